@@ -1,0 +1,1 @@
+"""One file a codemod: reading this folder tells what shardfix changes."""

@@ -1,0 +1,1 @@
+"""Understand training code: ast to facts to findings."""

@@ -1,0 +1,1 @@
+"""Run the engine over many projects."""
