@@ -1,1 +1,1 @@
-"""Find, read and write source files."""
+"""Find, read and write source files: git, ignores, bytes, atomic writes."""
