@@ -128,7 +128,7 @@ def sanitize(
     rebuilt, obstacle = _rebuild(loader, running, owner)
     if rebuilt is None:
         raise ShardingError(_located(f"{message}. It can't be rebuilt at run time: {obstacle}"))
-    _warn(f"{verdict.why}. It was rebuilt for this run. {verdict.todo}")
+    _warn(f"{verdict.why}. It was rebuilt for this run; for good: {verdict.todo}")
     return cast("T", rebuilt)
 
 
@@ -447,7 +447,10 @@ def _what_to_add(loader: Any, owner: str) -> str:
     shuffled = not _is_torch(sampler, "SequentialSampler")
     source = "Subset(dataset, indices)" if _is_torch(sampler, "SubsetRandomSampler") else "dataset"
     argument = f"sampler=DistributedSampler({source}, shuffle={shuffled})"
-    add = f"Pass DataLoader {argument} in place of its {'batch_sampler=' if _has_own_batches(loader) else 'sampler'}"
+    if _has_own_batches(loader):
+        add = f"Pass DataLoader batch_size= and {argument} in place of its batch_sampler="
+    else:
+        add = f"Pass DataLoader {argument} in place of its sampler= or shuffle="
     if owner == "hf-trainer":
         return f"Return self.accelerator.prepare(loader), or: {add[0].lower()}{add[1:]}"
     epoch = " and call its set_epoch(epoch) at the start of each epoch" if shuffled else ""
@@ -480,8 +483,9 @@ def _rebuild(loader: Any, running: Running, owner: str) -> tuple[Any, str]:
 
     from torch.utils.data import DataLoader, DistributedSampler, Subset
 
-    if type(loader) is not DataLoader:
-        return None, f"{type(loader).__name__} is not torch's own DataLoader"
+    kind = type(loader)
+    if kind is not DataLoader:
+        return None, f"{kind.__name__} is not torch's own DataLoader"
     if running.rank is None:
         return None, "RANK is not set"
     chain, batches, dataset = _chain(loader), loader.batch_sampler, loader.dataset
