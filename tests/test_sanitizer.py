@@ -396,6 +396,12 @@ def test_what_is_wrong_is_told_with_its_loss_and_its_repair(owner: str, loader: 
         assert outcome(loader, owner, on_violation="warn") == message.replace("refused", "warned", 1)
 
 
+def test_what_only_looks_like_a_loader_is_not_passed_in_silence() -> None:
+    told = "warned: SimpleNamespace is no DataLoader, so it can't be seen what it reads. Shard it by hand"
+    assert outcome(SimpleNamespace(dataset=DATA), "ddp") == told
+    assert outcome(SimpleNamespace(dataset=DATA), "accelerate") == told
+
+
 @pytest.mark.parametrize(
     "loader", [DataLoader(DATA, sampler=Ordered(DATA)), by_batch(SequentialSampler(DATA), OwnBatches)]
 )
@@ -416,6 +422,7 @@ def test_the_error_and_the_warning_name_the_line_of_the_call() -> None:
 def test_a_group_that_shards_by_data_parallel_rank_is_judged_by_the_numbers_that_are_passed() -> None:
     loader = DataLoader(DATA, sampler=distributed(4, 3))
     assert sanitize(loader, owner="ddp", num_replicas=4, rank=3) is loader
+    assert sanitize(loader, owner="ddp", num_replicas=4) is loader  # this process's rank among the four is not known
     own_part = DataLoader(DATA)
     assert sanitize(own_part, owner="ddp", num_replicas=1) is own_part
 

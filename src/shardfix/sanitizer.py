@@ -82,7 +82,7 @@ def sanitize(
     """Returns `loader` itself if each process reads its own share of it, and refuses it otherwise.
 
     Call it right after the loader is built; for owner "accelerate" before `prepare()` (after it is fine too). In a
-    program of one process it returns whatever it was given, untouched.
+    program of one process it returns the loader untouched, whatever it is.
 
     Args:
         loader: a torch `DataLoader`, or None where the program has no such loader (returned as it is).
@@ -106,15 +106,12 @@ def sanitize(
         raise ValueError(f"owner={owner!r} is none of {', '.join(OWNERS)}")
     if on_violation not in ACTIONS:
         raise ValueError(f"on_violation={on_violation!r} is none of {', '.join(ACTIONS)}")
-    if loader is None:
-        return loader
-    if not hasattr(loader, "dataset"):
-        raise TypeError(f"sanitize() takes a torch.utils.data.DataLoader, not a {type(loader).__name__}")
+    _check_loader(loader)
     owner = owner or ("accelerate" if _accelerator() else "ddp")
     running = _running(owner, num_replicas, rank)
-    if running.world == 1:
+    if loader is None or running.world == 1:
         return loader
-    verdict = _judge_accelerate(loader, running) if owner == "accelerate" else _judge_plain(loader, running, owner)
+    verdict = _judge(loader, running, owner)
     if running.source == "environment":
         verdict = _without_group(verdict, running, owner)
     if verdict.kind == "right":
@@ -161,7 +158,7 @@ class DataLoaderSanitizer:
         """Returns `loader` itself if `prepare()` will shard it rightly.
 
         Args:
-            loader: a torch `DataLoader` that is about to be prepared, or one that already is.
+            loader: a torch `DataLoader` that is about to be prepared, or one that already is, or None.
             dataset: what the loader is meant to read; `loader.dataset` by default. `strict` refuses a sampler that
                 was made for something else.
 
@@ -169,14 +166,13 @@ class DataLoaderSanitizer:
             ShardingError: the loader would be sharded twice, or `strict` and its sampler is made by hand.
             TypeError: `loader` is not a loader.
         """
-        if not hasattr(loader, "dataset"):
-            raise TypeError(f"sanitize() takes a torch.utils.data.DataLoader, not a {type(loader).__name__}")
-        if self.num_processes == 1:
+        _check_loader(loader)
+        if loader is None or self.num_processes == 1:
             return loader
         running = Running(self.num_processes, self.process_index, "arguments")
-        verdict = _judge_accelerate(loader, running, self.dispatch_batches)
+        verdict = _judge(loader, running, "accelerate", self.dispatch_batches)
         if verdict.kind == "right" and self.strict:
-            verdict = _judge_strictly(loader, loader.dataset if dataset is None else dataset)
+            verdict = _judge_strictly(loader, dataset)
         if verdict.kind == "wrong":
             raise ShardingError(_located(f"{verdict.why}. {verdict.todo}"))
         if verdict.kind == "unsure":
@@ -191,7 +187,9 @@ def _accelerator() -> Running | None:
     """The numbers of the running `Accelerator`; a bare `PartialState` is none (`TrainingArguments` makes one too)."""
     state = sys.modules.get("accelerate.state")
     shared: Mapping[str, Any] = state.AcceleratorState._shared_state if state else {}
-    return Running(shared["num_processes"], shared["process_index"], "accelerator") if shared else None
+    return (
+        Running(shared["num_processes"], shared["process_index"], "accelerator") if "num_processes" in shared else None
+    )
 
 
 def _group() -> Running | None:
@@ -222,11 +220,10 @@ def _running(owner: str, num_replicas: int | None, rank: int | None) -> Running:
     running = found or environment
     if num_replicas is not None or rank is not None:
         world = running.world if num_replicas is None else num_replicas
-        given = running.rank if rank is None else rank
-        # One process has rank 0 whatever its rank among all processes is.
-        given = 0 if world == 1 and rank is None else given
-        _check_numbers(world, given)
-        return Running(world, given, "arguments")
+        if rank is None and world == running.world:
+            rank = running.rank
+        _check_numbers(world, rank)
+        return Running(world, rank, "arguments")
     others = max(environment.world, group.world if group else 1)
     if running.world == 1 and others > 1:
         one = "the Accelerator" if running.source == "accelerator" else "the process group"
@@ -237,6 +234,11 @@ def _running(owner: str, num_replicas: int | None, rank: int | None) -> Running:
     return running
 
 
+def _check_loader(loader: object) -> None:
+    if loader is not None and not hasattr(loader, "dataset"):
+        raise TypeError(f"sanitize() takes a torch.utils.data.DataLoader, not a {type(loader).__name__}")
+
+
 def _check_numbers(world: int, rank: int | None) -> None:
     if world < 1 or (rank is not None and not 0 <= rank < world):
         raise ValueError(f"there is no rank {rank} among {world} processes: ranks are 0 to the number of processes - 1")
@@ -245,10 +247,22 @@ def _check_numbers(world: int, rank: int | None) -> None:
 # ------------------------------------------------------------------------------------------- what the loader says
 
 
-def _judge_accelerate(loader: Any, running: Running, dispatch: bool = False) -> Verdict:
-    """A loader for `prepare()`, which splits the batches of any sampler between the ranks (measured, 0.5.1 to 1.15)."""
+def _judge(loader: Any, running: Running, owner: str, dispatch: bool = False) -> Verdict:
+    from torch.utils.data import DataLoader
+
     if _is_prepared(loader):
         return RIGHT
+    if not isinstance(loader, DataLoader):
+        return Verdict(
+            "unsure", f"{type(loader).__name__} is no DataLoader, so it can't be seen what it reads", "Shard it by hand"
+        )
+    if owner == "accelerate":
+        return _judge_accelerate(loader, running, dispatch)
+    return _judge_plain(loader, running, owner)
+
+
+def _judge_accelerate(loader: Any, running: Running, dispatch: bool) -> Verdict:
+    """A loader for `prepare()`, which splits the batches of any sampler between the ranks (measured, 0.5.1 to 1.15)."""
     if _is_iterable(loader):
         shard = _shard_of(loader.dataset)
         if shard is None or shard[0] == 1:
@@ -285,8 +299,6 @@ def _judge_accelerate(loader: Any, running: Running, dispatch: bool = False) -> 
 
 def _judge_plain(loader: Any, running: Running, owner: str) -> Verdict:
     """A loader that is iterated as it is: the sampler must give each rank its part."""
-    if _is_prepared(loader):
-        return RIGHT
     if _is_iterable(loader):
         return Verdict("right", f"{type(loader.dataset).__name__} decides by itself what each rank reads")
     sampler, shard = _sharding_sampler(loader)
@@ -329,7 +341,7 @@ def _judge_shard(sampler: Any, shard: tuple[int, int], running: Running) -> Verd
     return Verdict("wrong", why, todo)
 
 
-def _judge_strictly(loader: Any, dataset: object) -> Verdict:
+def _judge_strictly(loader: Any, dataset: object | None) -> Verdict:
     """The policy of `strict`: of the samplers that `prepare()` shards rightly, only `DataLoader`'s own."""
     if _is_prepared(loader) or _is_iterable(loader):
         return RIGHT
@@ -342,7 +354,7 @@ def _judge_strictly(loader: Any, dataset: object) -> Verdict:
     ):
         why = f"strict: {type(sampler).__name__} is made by hand, it is not the one that DataLoader makes"
         return Verdict("wrong", why, "Remove it, or check this loader without strict=True")
-    if sampler.data_source is not dataset:
+    if sampler.data_source is not (loader.dataset if dataset is None else dataset):
         why = f"strict: {type(sampler).__name__} is made by hand, for another dataset than the loader's"
         return Verdict("wrong", why, "Remove it, or give it the dataset of the loader")
     return RIGHT
