@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,14 +110,14 @@ class CreateFile:
     content: str
 
 
-Edit = Union[
-    DropKeyword,
-    SetKeyword,
-    ReplaceExpression,
-    WrapExpression,
-    DropStatement,
-    InsertStatements,
-    AddImport,
-    DropImport,
-    CreateFile,
-]
+Edit = (
+    DropKeyword
+    | SetKeyword
+    | ReplaceExpression
+    | WrapExpression
+    | DropStatement
+    | InsertStatements
+    | AddImport
+    | DropImport
+    | CreateFile
+)
