@@ -59,6 +59,8 @@ def apply(text: str, edits: Sequence[Edit], *, path: str) -> Applied:
         return Applied(text, ())
     is_closed = text.endswith(("\n", "\r"))
     layout = read_layout(path, text)
+    if stray := next((edit for edit in wanted if edit.path != path), None):
+        layout.fail(0, f"an edit of {stray.path} was handed over with this file's")
     if text and not is_closed:
         layout = read_layout(path, text + layout.newline(len(layout.starts) - 1))
     tree = read_tree(layout)
