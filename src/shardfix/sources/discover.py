@@ -8,13 +8,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from shardfix.sources import ignore
 from shardfix.sources.git import git, repository
 from shardfix.sources.text import SourceError
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 _SOURCE = ".py"
 _NOTEBOOK = ".ipynb"
@@ -30,6 +27,8 @@ _FOLDERS = {
     "node_modules": "installed packages",
     "site-packages": "installed packages",
 }
+# The ignore rules that hold in a folder, the outermost first, each with the folder it comes from.
+_Rules = tuple[tuple[str, tuple[ignore.Rule, ...]], ...]
 _UNREADABLE = re.compile(rb"^warning: could not open directory '(.*)': (.*)$", re.MULTILINE)
 
 
@@ -86,7 +85,7 @@ class _Search:
     def __init__(self, root: Path, exclude: Sequence[str]) -> None:
         self.root = os.path.abspath(root)
         self.real_root = os.path.realpath(root)
-        self.exclude = _spec(exclude) if exclude else None
+        self.exclude = ignore.parse(exclude)
         self.files: dict[str, str] = {}  # by real path, so that nothing is read or written twice
         self.skipped: dict[str, str] = {}
         self.notes: list[str] = []
@@ -195,13 +194,13 @@ class _Search:
             return "symbolic link to a folder: not followed"
         if os.path.lexists(os.path.join(folder, "pyvenv.cfg")) or os.path.isdir(os.path.join(folder, "conda-meta")):
             return _ENVIRONMENT
-        return "excluded by configuration" if self.excluded(folder, "/") else None
+        return "excluded by configuration" if self.excluded(folder, True) else None
 
-    def excluded(self, path: str, end: str = "") -> bool:
-        if self.exclude is None:
+    def excluded(self, path: str, is_folder: bool = False) -> bool:
+        if not self.exclude or not _within(path, self.root):
             return False
-        name = os.path.relpath(path, self.root)
-        return not name.startswith(os.pardir) and self.exclude.match_file(name.replace(os.sep, "/") + end)
+        name = os.path.relpath(path, self.root).replace(os.sep, "/")
+        return bool(ignore.verdict(self.exclude, name, is_folder))
 
     def notebook(self, path: str) -> None:
         """Notebooks are not read yet; one that has loaders is not passed over in silence."""
@@ -232,7 +231,7 @@ class _Search:
 def _walk(search: _Search, top: str) -> Iterator[str]:
     """Every file and link below a folder that no ``.gitignore`` between ``root`` and it ignores."""
     above = _rules_above(search.root, top)
-    pending: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [(top, above)]
+    pending: list[tuple[str, _Rules]] = [(top, above)]
     while pending:
         folder, rules = pending.pop()
         try:
@@ -257,11 +256,11 @@ def _walk(search: _Search, top: str) -> Iterator[str]:
                 pending.append((entry.path, rules))
 
 
-def _rules_above(root: str, top: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
+def _rules_above(root: str, top: str) -> _Rules:
     """The rules of the folders from ``root`` down to above ``top``; none if they ignore ``top``, which was named."""
     if top == root or not _within(top, root):
         return ()
-    rules: tuple[tuple[str, GitIgnoreSpec], ...] = ()
+    rules: _Rules = ()
     folder = root
     for name in os.path.relpath(top, root).split(os.sep):
         rules += _rules_of(folder)
@@ -271,7 +270,7 @@ def _rules_above(root: str, top: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
     return rules
 
 
-def _rules_of(folder: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
+def _rules_of(folder: str) -> _Rules:
     path = os.path.join(folder, ".gitignore")
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):  # git does not follow a linked .gitignore either
@@ -281,33 +280,16 @@ def _rules_of(folder: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
     except OSError:
         return ()
     lines = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
-    return ((folder, _spec([os.fsdecode(line) for line in lines])),)
+    return ((folder, ignore.parse(map(os.fsdecode, lines))),)
 
 
-def _spec(lines: Sequence[str]) -> GitIgnoreSpec:
-    """Patterns as git reads them: one that makes no sense matches nothing."""
-    from pathspec import GitIgnoreSpec
-
-    try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError:
-        sound = []
-        for line in lines:
-            try:
-                GitIgnoreSpec.from_lines([line])
-            except ValueError:
-                continue
-            sound.append(line)
-        return GitIgnoreSpec.from_lines(sound)
-
-
-def _ignored(path: str, is_folder: bool, rules: tuple[tuple[str, GitIgnoreSpec], ...]) -> bool:
+def _ignored(path: str, is_folder: bool, rules: _Rules) -> bool:
     """Whether git would ignore an entry of a folder that is not ignored itself: the nearest rules decide first."""
-    for folder, spec in reversed(rules):
+    for folder, own in reversed(rules):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
-        included = spec.check_file(name + "/" if is_folder else name).include
-        if included is not None:
-            return included
+        verdict = ignore.verdict(own, name, is_folder)
+        if verdict is not None:
+            return verdict
     return False
 
 
