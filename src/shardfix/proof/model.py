@@ -1,0 +1,170 @@
+"""The proof's data: what is run (recipes), what was read (observations), and what follows from it (proofs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["fault", "redundant", "stands"]
+Group = Literal["always", "optional"]
+Variant = Literal["before", "after"]
+Verdict = Literal["proven", "refuted", "unproven"]
+
+CONDITIONS = ("disjoint", "covered", "same steps", "epochs", "preserved", "one process", "control")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A runnable slice of a training script: Python statements.
+
+    ``build`` binds ``loader``, as it is iterated (the statements call ``accelerator.prepare`` themselves).
+    ``each_epoch`` runs before each epoch's pass with ``epoch`` bound. The names that both may use are those of
+    ``worker.namespace``.
+    """
+
+    build: str
+    each_epoch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A value that the source does not decide and that the recipe had to choose."""
+
+    expression: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One site to be proven: the program as it was, as it is now, and what is claimed about them.
+
+    ``expect`` is the fault that ``before`` must show: ``unsharded``, ``sharded-twice``, ``frozen-epoch``,
+    ``shuffled-eval``, ``per-rank-seed``, ``raises``, or empty for any. ``unknown`` names the booleans of
+    ``UNKNOWN`` that are tried both ways. ``group`` says whether the program always runs in a process group
+    (one process is then a group of one, where it needs one), or must also run without.
+    """
+
+    site: str
+    owner: str
+    role: str
+    kind: Kind
+    before: Program | None
+    after: Program
+    needs_accelerate: bool = False
+    unknown: tuple[str, ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
+    expect: str = ""
+    feeds_metric: bool = False
+    padding_removed: bool = False
+    group: Group = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class RankRun:
+    """What one rank read: epochs x batches x dataset indices; why it ended early, if it did."""
+
+    rank: int
+    epochs: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    error: str = ""
+    stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the built loader says of itself on the first rank that built it; ``None`` where it says nothing.
+
+    ``draws`` is the length of its sampler, ``prepared`` whether accelerate made it.
+    """
+
+    batch_size: int | None = None
+    drop_last: bool = False
+    sampler: str = ""
+    draws: int | None = None
+    shuffled: bool | None = None
+    replacement: bool = False
+    sampler_drop_last: bool = False
+    prepared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One run of one variant. ``world`` is 1 for a single process, ``grouped`` says if it had a process group."""
+
+    variant: Variant
+    world: int
+    grouped: bool
+    size: int
+    unknown: tuple[tuple[str, bool], ...]
+    ranks: tuple[RankRun, ...]
+    declared: Declared = field(default_factory=Declared)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardMap:
+    """What every rank read in the first epoch (ranks x batches x indices), and what there was to read."""
+
+    world: int
+    size: int
+    ranks: tuple[tuple[tuple[int, ...], ...], ...]
+    expected: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The verdict on one site.
+
+    ``conditions`` maps each of ``CONDITIONS`` to ``held``, ``held: ..``, ``failed: ..`` or ``not judged: ..``.
+    ``padded`` counts the repeated visits of one epoch at the size that the shard maps show. ``control`` says what
+    the original did in the same run.
+    """
+
+    site: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    conditions: Mapping[str, str]
+    padded: int = 0
+    control: str = ""
+    stand_ins: tuple[StandIn, ...] = ()
+    map_before: ShardMap | None = None
+    map_after: ShardMap | None = None
+
+
+def recipe_to_json(recipe: Recipe) -> dict[str, Any]:
+    return asdict(recipe)
+
+
+def recipe_from_json(data: Mapping[str, Any]) -> Recipe:
+    fields = dict(data)
+    before = fields.get("before")
+    fields["before"] = Program(**before) if before else None
+    fields["after"] = Program(**fields["after"])
+    fields["unknown"] = tuple(fields.get("unknown", ()))
+    fields["stand_ins"] = tuple(StandIn(**item) for item in fields.get("stand_ins", ()))
+    return Recipe(**fields)
+
+
+def observation_from_json(data: Mapping[str, Any]) -> Observation:
+    return Observation(
+        variant=data["variant"],
+        world=data["world"],
+        grouped=data["grouped"],
+        size=data["size"],
+        unknown=tuple((name, value) for name, value in data["unknown"]),
+        ranks=tuple(
+            RankRun(
+                rank=run["rank"],
+                epochs=tuple(tuple(tuple(batch) for batch in epoch) for epoch in run["epochs"]),
+                error=run["error"],
+                stopped=run["stopped"],
+            )
+            for run in data["ranks"]
+        ),
+        declared=Declared(**data["declared"]),
+    )
+
+
+def proof_to_json(proof: Proof) -> dict[str, Any]:
+    data = asdict(proof)
+    data["conditions"] = dict(proof.conditions)
+    return data
