@@ -1,0 +1,288 @@
+"""Train or eval, and for eval: who runs it, whether its metric is reduced across ranks, and whether padding reaches it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from shardfix.analysis.flow import Flow, last_name
+from shardfix.analysis.model import Evidence, Role
+from shardfix.analysis.module import Module
+from shardfix.analysis.processes import main_process_guard
+from shardfix.analysis.regimes import is_accelerator
+
+_TRAIN = frozenset({"train", "training", "trn", "tr", "trainset", "trainloader", "finetune", "pretrain"})
+_EVAL = frozenset(
+    {
+        "val",
+        "valid",
+        "validate",
+        "validation",
+        "dev",
+        "eval",
+        "evaluate",
+        "evaluation",
+        "test",
+        "testing",
+        "testset",
+        "testloader",
+        "valset",
+        "valloader",
+        "predict",
+        "prediction",
+        "infer",
+        "inference",
+        "query",
+        "gallery",
+    }
+)
+_REDUCTIONS = frozenset(
+    {
+        "all_reduce",
+        "all_gather",
+        "all_gather_object",
+        "all_gather_into_tensor",
+        "gather_object",
+        "reduce_scatter",
+        "gather_for_metrics",
+        "reduce_tensor",
+        "reduce_mean",
+        "reduce_sum",
+        "reduce_dict",
+        "reduce_value",
+        "reduce_loss",
+        "reduce_metric",
+        "synchronize_between_processes",
+        "all_reduce_mean",
+        "all_reduce_dict",
+        "metric_average",
+        "allreduce",
+        "allgather",
+        "distributed_concat",
+        "gather_all_tensors",
+        "nested_gather",
+        "sync_across_gpus",
+    }
+)
+_INDEX = re.compile(r"(^|_)(idx|idxs|index|indices|indexes|ids)($|_|\d)")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is known of the loops that evaluate over a loader."""
+
+    guard: Evidence | None
+    reduction: Evidence | None
+    exact: Evidence | None
+    positional: Evidence | None
+    functions: tuple[ast.AST, ...]
+
+
+def words(name: str) -> set[str]:
+    """The lower-case words of an identifier: ``valDataLoader2`` gives ``val``, ``data``, ``loader``."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return {w for w in re.split(r"[^a-z]+", spaced.lower()) if w}
+
+
+def role_of_name(name: str) -> Role:
+    """The role a name says: both or neither is unknown."""
+    found = words(name)
+    train, evaluation = bool(found & _TRAIN), bool(found & _EVAL)
+    if train == evaluation:
+        return "unknown"
+    return "train" if train else "eval"
+
+
+def role(module: Module, construction: ast.Call, names: list[str], flow: Flow) -> Role:
+    """Train or eval, by what the loops over the loader do, else by the names around its construction.
+
+    Args:
+        names: what the loader, its dataset and its sampler are called, the strongest first.
+    """
+    train = evaluation = False
+    for use in flow.of("iterate", "next"):
+        if isinstance(use.node, (ast.For, ast.AsyncFor)):
+            body: list[ast.AST] = list(use.node.body)
+        elif isinstance(use.node, ast.Call):
+            body = [_loop_around(module, use.node)]
+        else:
+            body = [use.node]
+        if any(_updates(n) for b in body for n in ast.walk(b)):
+            train = True
+        elif any(_without_gradient(module, use.node)):
+            evaluation = True
+    if train != evaluation:
+        by_name = next((r for r in map(role_of_name, names) if r != "unknown"), "unknown")
+        if train:
+            return "train"
+        return "unknown" if by_name == "train" else "eval"
+    if train and evaluation:
+        return "unknown"
+    for name in names:
+        found = role_of_name(name)
+        if found != "unknown":
+            return found
+    for use in flow.of("iterate"):
+        function = module.function(use.node)
+        found = role_of_name(getattr(function, "name", ""))
+        if found != "unknown":
+            return found
+    function = module.function(construction)
+    return role_of_name(getattr(function, "name", "")) if function is not None else "unknown"
+
+
+def _loop_around(module: Module, node: ast.AST) -> ast.AST:
+    for outer in module.around(node):
+        if isinstance(outer, (ast.For, ast.While)):
+            return outer
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+    return node
+
+
+def _updates(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if node.func.attr == "backward":
+        return True
+    return node.func.attr == "step" and "optim" in last_name(node.func.value).lower()
+
+
+def _without_gradient(module: Module, node: ast.AST) -> list[bool]:
+    found: list[bool] = []
+    for outer in module.around(node):
+        if isinstance(outer, (ast.With, ast.AsyncWith)):
+            found.extend(_gradless(item.context_expr) for item in outer.items)
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.extend(_gradless(d) for d in outer.decorator_list)
+            break
+    body = node.body if isinstance(node, ast.For) else []
+    for s in body:
+        for inner in ast.walk(s):
+            if isinstance(inner, (ast.With, ast.AsyncWith)):
+                found.extend(_gradless(item.context_expr) for item in inner.items)
+    return found
+
+
+def _gradless(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        if last_name(node.func) == "set_grad_enabled":
+            return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value is False
+        node = node.func
+    return last_name(node) in ("no_grad", "inference_mode")
+
+
+def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluation:
+    """What the loops over an eval loader do: guard, reduction, exactness under padding, writes by position."""
+    guards: list[Evidence | None] = []
+    functions: list[ast.AST] = []
+    loops: list[ast.AST] = []
+    for use in flow.of("iterate", "argument"):
+        guard = main_process_guard(module, use.node)
+        if guard is None:
+            for call in use.calls:
+                guard = guard or main_process_guard(module, call)
+        guards.append(module.evidence(guard) if guard is not None else None)
+        if use.kind == "iterate":
+            loops.append(use.node)
+            functions.append(module.function(use.node) or module.tree)
+    guard_evidence = next((g for g in guards if g is not None), None)
+    reduction = None
+    for function in functions:
+        reduction = reduction or find_reduction(module, function)
+    if reduction is None:
+        for function in functions:
+            for call in module.callers(function):
+                outer = module.function(call) or module.tree
+                reduction = reduction or find_reduction(module, outer, after=call)
+    exact = next((e for e in (_exact(module, f) for f in functions) if e is not None), None)
+    positional = next((e for e in (_positional(module, loop) for loop in loops) if e is not None), None)
+    return Evaluation(guard_evidence, reduction, exact, positional, tuple(functions))
+
+
+def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast.AST | None = None) -> Evidence | None:
+    """A call in a function, or in a project function it calls, that combines values across ranks."""
+    line = getattr(after, "lineno", 0)
+    body: list[ast.stmt] = getattr(function, "body", [])
+    if not isinstance(body, list):
+        return None
+    for node in _calls_in(body):
+        if getattr(node, "lineno", 0) < line:
+            continue
+        if is_reduction(module, node):
+            return module.evidence(node)
+        inner = module.called_function(node)
+        if inner is not None and inner is not function and depth < 3 and after is None:
+            found = find_reduction(module, inner, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def is_reduction(module: Module, call: ast.Call) -> bool:
+    """Whether a call combines values across ranks, by its resolved name or a helper's usual name."""
+    name = last_name(call.func)
+    if name in _REDUCTIONS:
+        return True
+    if name in ("reduce", "gather"):
+        if any(q.startswith("torch.distributed.") for q in module.callee(call)):
+            return True
+        return isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value)
+    return False
+
+
+def _calls_in(body: list[ast.stmt]) -> list[ast.Call]:
+    found: list[ast.Call] = []
+    stack: list[ast.AST] = list(reversed(body))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Call):
+            found.append(node)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            stack.extend(reversed(list(ast.iter_child_nodes(node))))
+    found.sort(key=lambda c: (c.lineno, c.col_offset))
+    return found
+
+
+def _exact(module: Module, function: ast.AST) -> Evidence | None:
+    """Why padding can't reach the metric: results scattered by sample index and combined by MAX, duplicates cut off
+    at the dataset's length after a gather, or ``gather_for_metrics``."""
+    body: list[ast.stmt] = getattr(function, "body", [])
+    scattered: ast.AST | None = None
+    gathered = False
+    for call in _calls_in(body if isinstance(body, list) else []):
+        name = last_name(call.func)
+        if name == "gather_for_metrics":
+            return module.evidence(call)
+        gathered = gathered or name in ("all_gather", "gather", "all_gather_object", "all_gather_into_tensor")
+    for s in body if isinstance(body, list) else []:
+        for node in ast.walk(s):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                index = node.targets[0].slice
+                if any(isinstance(n, ast.Name) and _INDEX.search(n.id) for n in ast.walk(index)):
+                    scattered = node
+            if gathered and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                upper = node.slice.upper
+                if isinstance(upper, ast.Call) and last_name(upper.func) == "len" and node.slice.lower is None:
+                    source = module.source.source(upper)
+                    if "dataset" in source or "_set" in source or "_ds" in source:
+                        return module.evidence(node)
+    if scattered is not None:
+        for call in _calls_in(body):
+            if last_name(call.func) == "all_reduce" and any(
+                isinstance(n, ast.Attribute) and n.attr == "MAX"
+                for a in [*call.args, *call.keywords]
+                for n in ast.walk(a)
+            ):
+                return module.evidence(scattered)
+    return None
+
+
+def _positional(module: Module, loop: ast.AST) -> Evidence | None:
+    """A write of results in the order in which the loader gives them: to a file, or by a running position."""
+    body: list[ast.stmt] = getattr(loop, "body", [])
+    for node in _calls_in(body if isinstance(body, list) else []):
+        if last_name(node.func) in ("write", "writerow", "writelines", "save_image"):
+            return module.evidence(node)
+    return None

@@ -1,0 +1,119 @@
+"""The words of the analysis, as data: locations, owners, samplers, findings, changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from shardfix.rewrite.edits import Edit
+
+Role = Literal["train", "eval", "unknown"]
+Owner = Literal[
+    "accelerate",
+    "ddp",
+    "hf-trainer",
+    "single",
+    "fabric",
+    "lightning",
+    "ray",
+    "ignite",
+    "composer",
+    "deepspeed",
+    "horovod",
+    "xla",
+    "jax",
+    "mesh",
+    "unknown",
+]
+Tier = Literal["safe", "cosmetic", "unsafe", "report"]
+Target = Literal["auto", "accelerate", "ddp"]
+Verdict = Literal["edit", "right", "refused", "not-ours", "kept"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A place in a file: path relative to the project root, 1-based line, 1-based column in characters."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A line of the source and what it shows."""
+
+    location: Location
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong or noteworthy at a site; a refusal or a hazard carries what the user can do."""
+
+    code: str
+    location: Location
+    message: str
+    evidence: tuple[Evidence, ...] = ()
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Edits, in one or more files, that are right only together: the unit of proof, refusal and selection."""
+
+    site: Location
+    codemod: str
+    codes: tuple[str, ...]
+    tier: Tier
+    title: str
+    edits: tuple[Edit, ...]
+    reason: str = ""
+    consequences: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    also: tuple[Location, ...] = ()
+
+    @property
+    def sites(self) -> tuple[Location, ...]:
+        """Every site that the change settles."""
+        return (self.site, *self.also)
+
+    @property
+    def id(self) -> str:
+        """A name for this change that stays the same from run to run."""
+        return f"{self.site}:{self.codes[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteReport:
+    """What became of one site: every site is edited, right, refused, kept by the user, or not ours."""
+
+    location: Location
+    role: Role
+    owner: Owner
+    owner_evidence: tuple[Evidence, ...]
+    sampler: str
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    changes: tuple[Change, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked of the analysis and the codemods."""
+
+    target: Target = "auto"
+    unsafe: bool = False
+    cosmetic: bool = True
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    sanitizer: Literal["changed", "all", "off"] = "changed"
+    sanitizer_from: Literal["vendor", "package"] = "vendor"
+    eval_set_epoch: bool = True
+    prepare_functions: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())

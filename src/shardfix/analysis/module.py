@@ -1,0 +1,462 @@
+"""One parsed source file with what the analysis asks of it: parents, bindings, qualified names, call sites."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from shardfix.analysis.bindings import (
+    Bindings,
+    Definition,
+    FunctionNode,
+    attribute_key,
+    enclosing,
+    parameters,
+)
+from shardfix.analysis.model import Evidence, Location
+from shardfix.analysis.names import SIGNATURES, canonical
+from shardfix.analysis.source_map import SourceMap
+
+_BUILTINS = frozenset(dir(builtins))
+_DEPTH = 8  # how many assignments a name is followed back
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A value bound to a parameter: by keyword, by position, or as an item of a visible ``**dict``."""
+
+    name: str
+    value: ast.expr
+    keyword: bool
+    position: int | None = None
+    from_dict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a call bound to the real signature; ``opaque`` names what could not be seen."""
+
+    bound: dict[str, Argument]
+    opaque: str = ""
+
+    def value(self, name: str) -> ast.expr | None:
+        """The expression bound to a parameter, or None."""
+        argument = self.bound.get(name)
+        return argument.value if argument else None
+
+
+class ParseFailure(Exception):
+    """The file is not Python that the running interpreter can parse."""
+
+    def __init__(self, location: Location, reason: str) -> None:
+        super().__init__(f"{location}: {reason}")
+        self.location = location
+        self.reason = reason
+
+
+@dataclass(eq=False)
+class Module:
+    """A file's tree and its indexes. ``name`` is the dotted module name from the project root."""
+
+    path: str
+    text: str
+    tree: ast.Module
+    source: SourceMap
+    parents: dict[ast.AST, ast.AST]
+    bindings: Bindings
+    name: str
+    calls: list[ast.Call]
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
+    classes: list[ast.ClassDef]
+    attribute_definitions: dict[tuple[ast.ClassDef, str], list[Definition]] = field(default_factory=dict)
+    attribute_loads: dict[str, list[ast.Attribute]] = field(default_factory=dict)
+    resolver: Callable[[str, Module], frozenset[str]] | None = None
+    _qualified: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
+    _callers: dict[ast.AST, list[ast.Call]] | None = None
+
+    # -- names -----------------------------------------------------------------------------------------------
+
+    def qualify(self, node: ast.expr, depth: int = 0) -> frozenset[str]:
+        """Every qualified name that an expression may stand for, resolved by scope; empty if none is known."""
+        known = self._qualified.get(node)
+        if known is not None:
+            return known
+        if depth > _DEPTH:
+            return frozenset()
+        found: set[str] = set()
+        if isinstance(node, ast.Name):
+            definitions = self.bindings.reaching(node)
+            for d in definitions:
+                found |= self._qualify_definition(d, depth)
+            if not definitions:
+                found |= {f"{star}.{node.id}" for star in self.bindings.star_modules}
+                if node.id in _BUILTINS:
+                    found.add(f"builtins.{node.id}")
+        elif isinstance(node, ast.Attribute):
+            for d in self.bindings.reaching(node):
+                if d.kind == "assign" and d.value is not None and d.index is None:
+                    found |= self._qualify_definition(d, depth)
+            for base in self.qualify(node.value, depth + 1):
+                found.add(f"{base}.{node.attr}")
+        elif isinstance(node, ast.IfExp):
+            found |= self.qualify(node.body, depth + 1) | self.qualify(node.orelse, depth + 1)
+        resolved: set[str] = set()
+        for name in found:
+            name = canonical(name)
+            if self.resolver is not None:
+                resolved |= {canonical(r) for r in self.resolver(name, self)}
+            else:
+                resolved.add(name)
+        result = frozenset(resolved)
+        self._qualified[node] = result
+        return result
+
+    def _qualify_definition(self, d: Definition, depth: int) -> frozenset[str]:
+        if d.kind == "import":
+            return frozenset((d.module,))
+        if d.kind in ("function", "class"):
+            return frozenset((f"{self.name}.{d.key}",)) if d.scope is self.tree else frozenset((f"<local>.{d.key}",))
+        if d.kind == "assign" and d.index is None and isinstance(d.value, (ast.Name, ast.Attribute, ast.IfExp)):
+            return self.qualify(d.value, depth + 1)
+        return frozenset()
+
+    def callee(self, call: ast.Call) -> frozenset[str]:
+        """The qualified names of what a call calls."""
+        return self.qualify(call.func)
+
+    def is_call(self, node: ast.AST | None, *names: str) -> bool:
+        """Whether a node is a call of one of these qualified names."""
+        return isinstance(node, ast.Call) and not self.callee(node).isdisjoint(names)
+
+    # -- structure -------------------------------------------------------------------------------------------
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, from the inside out."""
+        return enclosing(node, self.parents)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node belongs to."""
+        current = node
+        while not isinstance(current, ast.stmt):
+            current = self.parents[current]
+        return current
+
+    def function(self, node: ast.AST) -> FunctionNode | None:
+        """The innermost function around a node, None at module level."""
+        for n in self.around(node):
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                return n
+        return None
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class whose method a node stands in."""
+        previous: ast.AST = node
+        for n in self.around(node):
+            if isinstance(n, ast.ClassDef) and not isinstance(previous, ast.ClassDef):
+                return n
+            previous = n
+        return None
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that holds a statement."""
+        parent = self.parents[statement]
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            body = getattr(parent, name, None)
+            if isinstance(body, list) and statement in body:
+                return body
+        for case in getattr(parent, "cases", []):
+            if statement in case.body:
+                return list(case.body)
+        return [statement]
+
+    def bases(self, cls: ast.ClassDef) -> set[str]:
+        """Qualified names of a class's bases, those of base classes in this file included."""
+        found: set[str] = set()
+        todo, seen = [cls], {cls}
+        while todo:
+            for base in todo.pop().bases:
+                found |= self.qualify(base)
+                own = self.class_definition(base)
+                if own is not None and own not in seen:
+                    seen.add(own)
+                    todo.append(own)
+        return found
+
+    def class_definition(self, node: ast.expr) -> ast.ClassDef | None:
+        """The class of this file that a name stands for."""
+        for d in self.bindings.reaching(node):
+            if d.kind == "class" and isinstance(d.node, ast.ClassDef):
+                return d.node
+        return None
+
+    def method(self, cls: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """A method by name, looked up in the class and its bases in this file."""
+        todo, seen = [cls], {cls}
+        while todo:
+            current = todo.pop(0)
+            for s in current.body:
+                if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name == name:
+                    return s
+            for base in current.bases:
+                own = self.class_definition(base)
+                if own is not None and own not in seen:
+                    seen.add(own)
+                    todo.append(own)
+        return None
+
+    def called_function(self, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The function or method of this file that a call runs (``__init__`` for a class)."""
+        func = call.func
+        if isinstance(func, ast.Name):
+            for d in self.bindings.reaching(func):
+                if isinstance(d.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and d.kind == "function":
+                    return d.node
+                if isinstance(d.node, ast.ClassDef) and d.kind == "class":
+                    return self.method(d.node, "__init__")
+        elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+            if func.value.id in ("self", "cls"):
+                cls = self.class_of(call)
+                return self.method(cls, func.attr) if cls else None
+            owner = self.class_definition(func.value)
+            if owner is not None:
+                return self.method(owner, func.attr)
+            for d in self.bindings.reaching(func.value):
+                if d.kind == "assign" and isinstance(d.value, ast.Call) and d.index is None:
+                    owner = self.class_definition(d.value.func)
+                    if owner is not None:
+                        return self.method(owner, func.attr)
+        return None
+
+    def callers(self, function: ast.AST) -> list[ast.Call]:
+        """The calls in this file that run a function of this file."""
+        if self._callers is None:
+            self._callers = {}
+            for call in self.calls:
+                target = self.called_function(call)
+                if target is not None:
+                    self._callers.setdefault(target, []).append(call)
+        return self._callers.get(function, [])
+
+    def is_method(self, function: ast.AST) -> bool:
+        """Whether a function is a method that takes ``self`` or ``cls`` first."""
+        if not isinstance(self.parents.get(function), ast.ClassDef):
+            return False
+        decorators = getattr(function, "decorator_list", [])
+        return not any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in decorators)
+
+    def parameter_for(self, call: ast.Call, argument: ast.AST) -> ast.arg | None:
+        """The parameter of a function of this file to which a call's argument (value or keyword) binds."""
+        function = self.called_function(call)
+        if function is None:
+            return None
+        names = parameters(function)
+        if self.is_method(function):
+            names = names[1:]
+        for i, value in enumerate(call.args):
+            if isinstance(value, ast.Starred):
+                return None
+            if value is argument:
+                return (
+                    names[i]
+                    if i < len(names) and i < len(function.args.posonlyargs) + len(function.args.args)
+                    else None
+                )
+        for keyword in call.keywords:
+            if keyword is argument or keyword.value is argument:
+                return next((n for n in names if n.arg == keyword.arg), None)
+        return None
+
+    # -- arguments -------------------------------------------------------------------------------------------
+
+    def arguments(self, call: ast.Call, signature: str) -> Arguments:
+        """A call's arguments bound to a signature of ``names.SIGNATURES``."""
+        order = SIGNATURES[signature]
+        bound: dict[str, Argument] = {}
+        opaque = ""
+        for i, value in enumerate(call.args):
+            if isinstance(value, ast.Starred) or i >= len(order):
+                opaque = self.source.source(value)
+                break
+            bound[order[i]] = Argument(order[i], value, keyword=False, position=i)
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                bound[keyword.arg] = Argument(keyword.arg, keyword.value, keyword=True)
+                continue
+            items = self.dict_items(keyword.value)
+            if items is None:
+                opaque = "**" + self.source.source(keyword.value)
+                continue
+            for name, values in items.items():
+                if name not in bound:
+                    bound[name] = Argument(name, values[-1], keyword=False, from_dict=True)
+                if len(values) > 1 and name in ("sampler", "shuffle", "batch_sampler", "dataset"):
+                    opaque = f"**{self.source.source(keyword.value)} (several values of {name!r})"
+        return Arguments(bound, opaque)
+
+    def dict_items(self, node: ast.expr, depth: int = 0) -> dict[str, list[ast.expr]] | None:
+        """The items of a dict whose making is visible in this file, each key with every value; None if it is not."""
+        if depth > _DEPTH:
+            return None
+        if isinstance(node, ast.Dict):
+            found: dict[str, list[ast.expr]] = {}
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None:
+                    inner = self.dict_items(value, depth + 1)
+                    if inner is None:
+                        return None
+                    _extend(found, inner)
+                elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    found.setdefault(key.value, []).append(value)
+                else:
+                    return None
+            return found
+        if isinstance(node, ast.Call) and "builtins.dict" in self.callee(node) and not node.args:
+            found = {}
+            for keyword in node.keywords:
+                if keyword.arg is None:
+                    inner = self.dict_items(keyword.value, depth + 1)
+                    if inner is None:
+                        return None
+                    _extend(found, inner)
+                else:
+                    found.setdefault(keyword.arg, []).append(keyword.value)
+            return found
+        if isinstance(node, ast.IfExp):
+            return _union(self.dict_items(node.body, depth + 1), self.dict_items(node.orelse, depth + 1))
+        if isinstance(node, ast.Name):
+            return self._dict_variable(node, depth)
+        return None
+
+    def _dict_variable(self, node: ast.Name, depth: int) -> dict[str, list[ast.expr]] | None:
+        definitions = self.bindings.reaching(node)
+        if not definitions:
+            return None
+        found: dict[str, list[ast.expr]] = {}
+        for d in definitions:
+            if d.kind != "assign" or d.value is None or d.index is not None:
+                return None
+            items = self.dict_items(d.value, depth + 1)
+            if items is None:
+                return None
+            _extend(found, items)
+            for use in self.bindings.readers(d):
+                parent = self.parents[use]
+                if isinstance(parent, ast.Attribute) and isinstance(self.parents[parent], ast.Call):
+                    call = self.parents[parent]
+                    assert isinstance(call, ast.Call)
+                    if parent.attr == "update":
+                        more: dict[str, list[ast.expr]] | None = {}
+                        for argument in call.args:
+                            more = _union(more, self.dict_items(argument, depth + 1))
+                        for keyword in call.keywords:
+                            more = None if keyword.arg is None else _union(more, {keyword.arg: [keyword.value]})
+                        if more is None:
+                            return None
+                        _extend(found, more)
+                    elif parent.attr not in ("get", "copy", "items", "keys", "values"):
+                        return None
+                elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
+                    key = parent.slice
+                    statement = self.parents[parent]
+                    if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                        return None
+                    if not isinstance(statement, ast.Assign):
+                        return None
+                    found.setdefault(key.value, []).append(statement.value)
+        return found
+
+    # -- words for people ------------------------------------------------------------------------------------
+
+    def location(self, node: ast.AST) -> Location:
+        """Where a node starts."""
+        return self.source.location(node)  # type: ignore[arg-type]
+
+    def evidence(self, node: ast.AST, text: str = "") -> Evidence:
+        """The line on which a node starts, as evidence."""
+        location = self.location(node)
+        return Evidence(location, text or self.source.line_text(location.line))
+
+
+def _extend(found: dict[str, list[ast.expr]], more: dict[str, list[ast.expr]]) -> None:
+    for key, values in more.items():
+        found.setdefault(key, []).extend(values)
+
+
+def _union(
+    a: dict[str, list[ast.expr]] | None, b: dict[str, list[ast.expr]] | None
+) -> dict[str, list[ast.expr]] | None:
+    if a is None or b is None:
+        return None
+    found = {k: list(v) for k, v in a.items()}
+    _extend(found, b)
+    return found
+
+
+def module_name(path: str) -> str:
+    """The dotted name of a project-relative path: ``src/pkg/data.py`` is ``pkg.data``."""
+    parts = path.removesuffix(".py").split("/")
+    if parts and parts[0] == "src" and len(parts) > 1:
+        parts = parts[1:]
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+def parse(path: str, text: str) -> Module:
+    """Parse a file and index it.
+
+    Args:
+        path: project-relative, with ``/`` between its parts.
+        text: decoded source without a byte order mark.
+
+    Raises:
+        ParseFailure: the running interpreter cannot parse it; the reason says which version could, where known.
+    """
+    from shardfix.analysis.syntax import explain_syntax_error
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(text)
+        except SyntaxError as error:
+            line, column = error.lineno or 1, error.offset or 1
+            raise ParseFailure(Location(path, line, max(column, 1)), explain_syntax_error(text, error)) from None
+        except (RecursionError, MemoryError, ValueError) as error:
+            raise ParseFailure(Location(path, 1, 1), f"cannot be parsed ({type(error).__name__}: {error})") from None
+    parents: dict[ast.AST, ast.AST] = {}
+    calls: list[ast.Call] = []
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+    classes: list[ast.ClassDef] = []
+    loads: dict[str, list[ast.Attribute]] = {}
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            parents[child] = node
+            stack.append(child)
+        if isinstance(node, ast.Call):
+            calls.append(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.append(node)
+        elif isinstance(node, ast.ClassDef):
+            classes.append(node)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            loads.setdefault(node.attr, []).append(node)
+    calls.sort(key=lambda c: (c.lineno, c.col_offset))
+    name = module_name(path)
+    package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
+    bindings = Bindings(tree, package)
+    module = Module(path, text, tree, SourceMap(path, text), parents, bindings, name, calls, functions, classes)
+    module.attribute_loads = loads
+    for d in bindings.definitions:
+        if d.key.startswith("self."):
+            cls = module.class_of(d.node)
+            if cls is not None:
+                module.attribute_definitions.setdefault((cls, d.key[5:]), []).append(d)
+    return module
+
+
+__all__ = ["Argument", "Arguments", "Module", "ParseFailure", "attribute_key", "module_name", "parse"]

@@ -1,0 +1,187 @@
+"""Which code runs on which rank: main-process guards, and conditions that tell one process from several."""
+
+from __future__ import annotations
+
+import ast
+
+from shardfix.analysis.flow import last_name
+from shardfix.analysis.module import Module
+
+_RANKS = frozenset(
+    {"rank", "local_rank", "global_rank", "process_index", "local_process_index", "gpu", "node_rank", "proc_id"}
+)
+_RANK_CALLS = frozenset({"get_rank", "get_local_rank", "local_rank", "rank", "get_global_rank", "global_rank"})
+_MAIN = frozenset(
+    {
+        "is_main_process",
+        "is_local_main_process",
+        "is_world_process_zero",
+        "is_master",
+        "is_main",
+        "is_global_zero",
+        "is_rank_zero",
+        "is_rank0",
+        "is_leader",
+        "is_first_worker",
+        "main_process",
+        "is_primary",
+        "master_process",
+    }
+)
+_DISTRIBUTED = frozenset(
+    {
+        "distributed",
+        "is_distributed",
+        "use_distributed",
+        "use_ddp",
+        "ddp",
+        "is_ddp",
+        "multi_gpu",
+        "distributed_run",
+        "multiprocessing_distributed",
+        "is_dist_avail_and_initialized",
+        "is_initialized",
+        "is_dist",
+        "distributed_training",
+    }
+)
+_WORLD = frozenset({"world_size", "num_replicas", "get_world_size", "num_processes", "n_procs", "nprocs", "world"})
+
+
+def name_of(node: ast.expr) -> str:
+    """The last name of a name, attribute, call or subscript by a constant key; empty for anything else."""
+    if isinstance(node, ast.Call):
+        if last_name(node.func) in ("int", "get", "getenv", "bool") and node.args:
+            return name_of(node.args[0])
+        return last_name(node.func)
+    if isinstance(node, ast.Subscript):
+        return name_of(node.slice)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.lower()
+    return last_name(node)
+
+
+def is_rank(node: ast.expr) -> bool:
+    """Whether an expression is a rank by its name."""
+    name = name_of(node)
+    return name in _RANKS or (isinstance(node, ast.Call) and name in _RANK_CALLS)
+
+
+def is_world_size(node: ast.expr) -> bool:
+    """Whether an expression is the number of processes by its name."""
+    return name_of(node) in _WORLD
+
+
+def is_main_test(test: ast.expr) -> bool:
+    """Whether a condition lets only one process in: ``rank == 0``, ``local_rank in [-1, 0]``, ``is_main_process()``."""
+    if isinstance(test, ast.BoolOp):
+        return any(is_main_test(v) for v in test.values)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return is_rank(test.operand)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        left, right = test.left, test.comparators[0]
+        if not is_rank(left):
+            left, right = right, left
+        if not is_rank(left):
+            return False
+        if isinstance(test.ops[0], ast.Eq):
+            return isinstance(right, ast.Constant) and right.value == 0
+        if isinstance(test.ops[0], (ast.LtE, ast.Lt)):
+            return isinstance(right, ast.Constant)
+        if isinstance(test.ops[0], ast.In) and isinstance(right, (ast.List, ast.Tuple, ast.Set)):
+            return any(isinstance(e, ast.Constant) and e.value == 0 for e in right.elts)
+        return False
+    return name_of(test) in _MAIN
+
+
+def is_not_main_test(test: ast.expr) -> bool:
+    """Whether a condition lets only the other processes in: ``rank != 0``, ``not is_main_process()``, ``rank > 0``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return is_main_test(test.operand)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and is_rank(test.left):
+        right = test.comparators[0]
+        if isinstance(test.ops[0], (ast.NotEq, ast.Gt)):
+            return isinstance(right, ast.Constant) and right.value == 0
+        if isinstance(test.ops[0], ast.NotIn):
+            return True
+    return is_rank(test) and isinstance(test, (ast.Name, ast.Attribute))
+
+
+def distributed_test(test: ast.expr) -> bool | None:
+    """What a condition says of the regime: True if it holds in several processes only, False if in one only."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = distributed_test(test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        outcomes = {distributed_test(v) for v in test.values}
+        if isinstance(test.op, ast.And):
+            return True if True in outcomes else None
+        return True if outcomes == {True} else None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        left, op, right = test.left, test.ops[0], test.comparators[0]
+        if (
+            isinstance(right, ast.UnaryOp)
+            and isinstance(right.op, ast.USub)
+            and isinstance(right.operand, ast.Constant)
+        ):
+            value: object = -right.operand.value  # type: ignore[operator]
+        else:
+            value = right.value if isinstance(right, ast.Constant) else ...
+        if is_rank(left):
+            if value == -1:
+                return isinstance(op, (ast.NotEq, ast.Gt)) if isinstance(op, (ast.Eq, ast.NotEq, ast.Gt)) else None
+            if value == 0 and isinstance(op, ast.GtE):
+                return True
+        if is_world_size(left) or name_of(left) in ("n_gpu", "num_gpus", "device_count", "ngpus"):
+            if value == 1 and isinstance(op, (ast.Gt, ast.NotEq)):
+                return True
+            if value == 1 and isinstance(op, (ast.Eq, ast.LtE)):
+                return False
+            if value == 2 and isinstance(op, ast.GtE):
+                return True
+        if value is True or value is False:
+            inner = distributed_test(left)
+            if inner is not None and isinstance(op, (ast.Eq, ast.Is)):
+                return inner if value else not inner
+        return None
+    return True if name_of(test) in _DISTRIBUTED else None
+
+
+def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.expr | None:
+    """The condition because of which a node runs on the main process only; callers in this file are followed."""
+    previous: ast.AST = node
+    function: ast.AST | None = None
+    for outer in module.around(node):
+        if isinstance(outer, (ast.If, ast.IfExp)):
+            inside = outer.body if isinstance(outer.body, list) else [outer.body]
+            if previous in inside and is_main_test(outer.test):
+                return outer.test
+            if previous is not outer.test and previous not in inside and is_not_main_test(outer.test):
+                return outer.test
+        if isinstance(previous, ast.stmt):
+            for earlier in _before(module, previous):
+                if isinstance(earlier, ast.If) and is_not_main_test(earlier.test) and _leaves(earlier.body):
+                    return earlier.test
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if any(
+                name_of(d) in ("on_main_process", "rank_zero_only", "main_process_only") for d in outer.decorator_list
+            ):
+                return outer.decorator_list[0]
+            function = outer
+            break
+        previous = outer
+    if function is not None and depth < 4:
+        callers = module.callers(function)
+        guards = [main_process_guard(module, call, depth + 1) for call in callers]
+        if callers and all(g is not None for g in guards):
+            return guards[0]
+    return None
+
+
+def _before(module: Module, statement: ast.stmt) -> list[ast.stmt]:
+    block = module.block(statement)
+    return block[: block.index(statement)] if statement in block else []
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], (ast.Return, ast.Continue, ast.Raise))

@@ -1,0 +1,87 @@
+"""The modules of a project linked: imports resolved across files, and who imports whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shardfix.analysis.module import Module
+from shardfix.analysis.names import canonical
+
+_OUTSIDE = ("torch.", "accelerate.", "builtins.", "<local>.", "transformers.")
+_DEPTH = 6  # how many re-exports a name is followed through
+
+
+@dataclass(eq=False)
+class Project:
+    """The parsed modules by path; linking makes names resolve through re-exports of the project's own modules."""
+
+    modules: dict[str, Module]
+    by_name: dict[str, Module] = field(default_factory=dict)
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    importers: dict[str, set[str]] = field(default_factory=dict)
+
+    def find(self, dotted: str, importer: Module) -> Module | None:
+        """The project module of a dotted name: from the root, or beside the importer or above it (scripts)."""
+        prefix = importer.name.rpartition(".")[0]
+        while True:
+            found = self.by_name.get(f"{prefix}.{dotted}" if prefix else dotted)
+            if found is not None:
+                return found
+            if not prefix:
+                return None
+            prefix = prefix.rpartition(".")[0]
+
+    def split(self, qualified: str, importer: Module) -> tuple[Module, str] | None:
+        """The project module that a qualified name lies in, and the rest of the name."""
+        head, rest = qualified, ""
+        while head:
+            module = self.find(head, importer)
+            if module is not None:
+                return module, rest
+            head, _, last = head.rpartition(".")
+            rest = f"{last}.{rest}" if rest else last
+        return None
+
+    def resolve(self, qualified: str, importer: Module, depth: int = 0) -> frozenset[str]:
+        """A qualified name followed through the project's re-exports."""
+        outside = qualified.startswith(_OUTSIDE) and qualified.split(".", 1)[0] not in self.by_name
+        if outside or depth > _DEPTH:
+            return frozenset((qualified,))
+        where = self.split(qualified, importer)
+        if where is None or not where[1]:
+            return frozenset((qualified,))
+        module, rest = where
+        name, _, more = rest.partition(".")
+        found: set[str] = set()
+        for d in module.bindings.exit_of(module.tree).get(name, frozenset()):
+            if d.kind == "import":
+                target = canonical(d.module + (f".{more}" if more else ""))
+                if target != qualified:
+                    found |= self.resolve(target, module, depth + 1)
+            elif d.kind in ("function", "class"):
+                found.add(f"{module.name}.{rest}")
+            elif d.kind == "assign" and d.value is not None and not more:
+                found |= module.qualify(d.value)
+        if not found:
+            for star in module.bindings.star_modules:
+                target = canonical(f"{star}.{rest}")
+                if target != f"{star}.{rest}" or self.split(target, module) is not None:
+                    found |= self.resolve(target, module, depth + 1)
+        return frozenset(found) or frozenset((qualified,))
+
+
+def link(modules: dict[str, Module]) -> Project:
+    """Link parsed modules into a project."""
+    project = Project(modules, {m.name: m for m in modules.values()})
+    for path, module in modules.items():
+        module.resolver = project.resolve
+        targets: set[str] = set()
+        names = [d.module for d in module.bindings.definitions if d.kind == "import"]
+        for dotted in [*names, *module.bindings.star_modules]:
+            where = project.split(dotted, module)
+            if where is not None and where[0] is not module:
+                targets.add(where[0].path)
+        project.imports[path] = targets
+        for target in targets:
+            project.importers.setdefault(target, set()).add(path)
+    return project

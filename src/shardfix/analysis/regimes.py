@@ -1,0 +1,209 @@
+"""What kind of multi-process program a module is part of, by what it *uses*: an import alone shows nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from shardfix.analysis.model import Evidence, Owner
+from shardfix.analysis.module import Module
+from shardfix.analysis.names import ACCELERATOR, DISTRIBUTED_SAMPLER, INIT_PROCESS_GROUP, WRAPPERS_DDP
+from shardfix.analysis.project import Project
+
+_LIGHTNING = ("pytorch_lightning.", "lightning.pytorch.", "lightning.")
+_LIGHTNING_CLASSES = ("LightningModule", "LightningDataModule")
+_EXACT: dict[str, Owner] = {
+    "horovod.torch.init": "horovod",
+    "horovod.torch.DistributedOptimizer": "horovod",
+    "deepspeed.initialize": "deepspeed",
+    "deepspeed.init_distributed": "deepspeed",
+    "ray.train.torch.prepare_data_loader": "ray",
+    "ray.train.torch.prepare_model": "ray",
+    "ray.train.torch.TorchTrainer": "ray",
+    "composer.Trainer": "composer",
+    "ignite.distributed.auto_dataloader": "ignite",
+    "ignite.distributed.Parallel": "ignite",
+    "torch.distributed.device_mesh.init_device_mesh": "mesh",
+    "torch.distributed.init_device_mesh": "mesh",
+    "torch.distributed.tensor.parallel.parallelize_module": "mesh",
+    "colossalai.launch_from_torch": "mesh",
+    "colossalai.initialize": "mesh",
+    "accelerate.utils.ParallelismConfig": "mesh",
+    "accelerate.parallelism_config.ParallelismConfig": "mesh",
+    "jax.pmap": "jax",
+    "jax.device_count": "jax",
+    "jax.local_device_count": "jax",
+    "jax.process_index": "jax",
+    "jax.random.PRNGKey": "jax",
+}
+_FABRIC = frozenset(
+    {"lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric", "lightning.fabric.fabric.Fabric"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """A use that makes a program multi-process, and the line that shows it."""
+
+    owner: Owner
+    evidence: Evidence
+    node: ast.AST
+    what: Literal["init", "wrap", "sampler", "other"] = "other"
+
+
+def is_accelerator(module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is an ``accelerate.Accelerator``: made so here, annotated so, or by its usual name."""
+    if isinstance(node, ast.Call):
+        return ACCELERATOR in module.callee(node)
+    named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    definitions = module.bindings.reaching(node)
+    for d in definitions:
+        annotation = d.node.annotation if isinstance(d.node, ast.arg) else None
+        if annotation is not None:
+            if ACCELERATOR in module.qualify(annotation):
+                return True
+        elif d.value is not None and isinstance(d.value, ast.Call):
+            if ACCELERATOR in module.callee(d.value):
+                return True
+            if module.called_function(d.value) is not None and module.class_definition(d.value.func) is not None:
+                return False
+        elif d.value is not None and depth < 4 and isinstance(d.value, (ast.Name, ast.Attribute)):
+            if is_accelerator(module, d.value, depth + 1):
+                return True
+    return named.lstrip("_").lower() == "accelerator"
+
+
+def is_prepare(module: Module, call: ast.Call, prepare_functions: Iterable[str] = ()) -> bool:
+    """Whether a call hands its arguments to Accelerate: ``accelerator.prepare``, ``prepare_data_loader``, or a
+    project function that the user named."""
+    callee = module.callee(call)
+    if "accelerate.data_loader.prepare_data_loader" in callee:
+        return True
+    if any(name == wanted or name.endswith("." + wanted) for wanted in prepare_functions for name in callee):
+        return True
+    func = call.func
+    return (
+        isinstance(func, ast.Attribute)
+        and func.attr in ("prepare", "prepare_data_loader")
+        and is_accelerator(module, func.value)
+    )
+
+
+def uses(module: Module) -> list[Regime]:
+    """Every use in a module that makes its program multi-process."""
+    found: list[Regime] = []
+    for call in module.calls:
+        callee = module.callee(call)
+        owner: Owner | None = None
+        what: Literal["init", "wrap", "sampler", "other"] = "other"
+        if ACCELERATOR in callee:
+            owner = "accelerate"
+        elif INIT_PROCESS_GROUP in callee:
+            owner, what = "ddp", "init"
+        elif not callee.isdisjoint(WRAPPERS_DDP):
+            owner, what = "ddp", "wrap"
+        elif DISTRIBUTED_SAMPLER in callee:
+            owner, what = "ddp", "sampler"
+        elif not callee.isdisjoint(_FABRIC):
+            owner = "fabric"
+        else:
+            for name in callee:
+                if name in _EXACT:
+                    owner = _EXACT[name]
+                elif name.startswith("torch_xla."):
+                    owner = "xla"
+                elif name.rsplit(".", 1)[-1] in ("get_data_parallel_rank", "get_data_parallel_world_size"):
+                    owner = "mesh"
+                elif name.startswith(_LIGHTNING) and name.rsplit(".", 1)[-1] == "Trainer":
+                    owner = "lightning"
+        if owner is not None:
+            found.append(Regime(owner, module.evidence(call), call, what))
+    for cls in module.classes:
+        if is_lightning(module, cls):
+            found.append(Regime("lightning", module.evidence(cls), cls))
+    return found
+
+
+def is_lightning(module: Module, cls: ast.ClassDef) -> bool:
+    """Whether a class is a LightningModule or LightningDataModule."""
+    return any(b.startswith(_LIGHTNING) and b.endswith(_LIGHTNING_CLASSES) for b in module.bases(cls))
+
+
+def is_hf_trainer(module: Module, cls: ast.ClassDef) -> bool:
+    """Whether a class derives from ``transformers.Trainer``."""
+    for base in module.bases(cls):
+        root, _, last = base.rpartition(".")
+        if root.split(".")[0] in ("transformers", "trl", "sentence_transformers") and last.endswith("Trainer"):
+            return True
+    return False
+
+
+def function_regimes(module: Module) -> dict[str, list[Regime]]:
+    """The uses inside each function or class of a module, by qualified name."""
+    found: dict[str, list[Regime]] = {}
+    for regime in uses(module):
+        node: ast.AST | None = regime.node
+        while node is not None:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.setdefault(f"{module.name}.{node.name}", []).append(regime)
+            node = module.parents.get(node)
+    return found
+
+
+@dataclass(frozen=True)
+class ProgramRegimes:
+    """The regimes a module is known to run under: by itself, and through modules that import it."""
+
+    own: tuple[Regime, ...]
+    outer: tuple[tuple[str, Regime], ...]
+
+    def first(self, owner: Owner) -> Evidence | None:
+        """The first evidence of one regime in the module's own program."""
+        return next((r.evidence for r in self.own if r.owner == owner), None)
+
+
+def program_regimes(project: Project) -> dict[str, ProgramRegimes]:
+    """For each module the regimes of its own code (calls into project functions included) and of its importers."""
+    direct = {path: uses(m) for path, m in project.modules.items()}
+    inside: dict[str, list[Regime]] = {}
+    for m in project.modules.values():
+        inside.update(function_regimes(m))
+    own: dict[str, list[Regime]] = {}
+    for path, m in project.modules.items():
+        found = list(direct[path])
+        seen = {id(r) for r in found}
+        for call in m.calls:
+            for name in m.callee(call):
+                for regime in inside.get(name, ()):
+                    if id(regime) not in seen:
+                        seen.add(id(regime))
+                        found.append(Regime(regime.owner, regime.evidence, call, regime.what))
+        own[path] = found
+    result: dict[str, ProgramRegimes] = {}
+    for path in project.modules:
+        outer: list[tuple[str, Regime]] = []
+        todo, seen_paths = list(project.importers.get(path, ())), {path}
+        while todo:
+            importer = todo.pop()
+            if importer in seen_paths:
+                continue
+            seen_paths.add(importer)
+            outer.extend((importer, r) for r in own[importer])
+            todo.extend(project.importers.get(importer, ()))
+        outer.sort(key=lambda item: item[1].evidence.location)
+        result[path] = ProgramRegimes(tuple(own[path]), tuple(outer))
+    return result
+
+
+__all__ = [
+    "ProgramRegimes",
+    "Regime",
+    "is_accelerator",
+    "is_hf_trainer",
+    "is_lightning",
+    "is_prepare",
+    "program_regimes",
+    "uses",
+]

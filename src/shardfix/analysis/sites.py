@@ -1,0 +1,267 @@
+"""The sites: every construction of a DataLoader, with its arguments, sampler arms, flow, owner and role."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from shardfix.analysis.bindings import Definition
+from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
+from shardfix.analysis.evaluation import Evaluation, evaluation, role
+from shardfix.analysis.flow import Flow, follow
+from shardfix.analysis.model import Evidence, Location, Options, Owner, Role
+from shardfix.analysis.module import Arguments, Module
+from shardfix.analysis.names import DATA_LOADER
+from shardfix.analysis.owners import Ownership, ownership
+from shardfix.analysis.project import Project
+from shardfix.analysis.regimes import ProgramRegimes
+from shardfix.analysis.samplers import Arm, arms, describe
+
+Kind = Literal["torch", "subclass", "foreign"]
+Form = Literal["name", "attribute", "subscript", "returned", "inline"]
+
+
+@dataclass(eq=False)
+class Site:
+    """One place where a loader is constructed, and what is known of it."""
+
+    module: Module
+    call: ast.Call
+    kind: Kind
+    regimes: ProgramRegimes
+    options: Options
+    siblings: list[Site] = field(default_factory=list, repr=False)
+
+    @property
+    def location(self) -> Location:
+        """Where the construction starts."""
+        return self.module.location(self.call)
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """The arguments bound to DataLoader's signature."""
+        return self.module.arguments(self.call, DATA_LOADER)
+
+    @property
+    def dataset(self) -> ast.expr | None:
+        """The dataset expression."""
+        return self.arguments.value("dataset")
+
+    @cached_property
+    def arms(self) -> tuple[Arm, ...]:
+        """What the sampler may be; empty if none is given."""
+        value = self.arguments.value("sampler")
+        return arms(self.module, value) if value is not None else ()
+
+    @cached_property
+    def batch_arms(self) -> tuple[Arm, ...]:
+        """What the batch sampler may be; empty if none is given."""
+        value = self.arguments.value("batch_sampler")
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            return ()
+        return arms(self.module, value)
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of the sampler's arms."""
+        return {a.kind for a in self.arms}
+
+    @property
+    def sampler(self) -> str:
+        """The sampler in words."""
+        if self.kind != "torch":
+            return f"{self.module.source.source(self.call.func)} (its own)"
+        if self.arguments.opaque:
+            return f"not seen ({self.arguments.opaque})"
+        if self.batch_arms:
+            return f"batch_sampler={describe(self.batch_arms)}"
+        if self.arms:
+            return describe(self.arms)
+        shuffle = self.arguments.value("shuffle")
+        if shuffle is None:
+            return "default"
+        return f"default, shuffle={self.module.source.source(shuffle)}"
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Where the loader goes."""
+        return follow(self.module, self.call, self.options.prepare_functions)
+
+    def sampler_flow(self, arm: Arm) -> Flow:
+        """Where one sampler goes."""
+        return follow(self.module, arm.node)
+
+    @cached_property
+    def ownership(self) -> Ownership:
+        """Who shards the loader at run time, with evidence."""
+        return ownership(self.module, self.call, self.flow, self.regimes, self.options)
+
+    @property
+    def owner(self) -> Owner:
+        """Who shards the loader at run time."""
+        return self.ownership.owner
+
+    @property
+    def owner_evidence(self) -> tuple[Evidence, ...]:
+        """The lines that show the owner."""
+        return self.ownership.evidence
+
+    @cached_property
+    def target(self) -> ast.expr | None:
+        """The name, attribute or subscript that the construction is assigned to."""
+        parent = self.module.parents[self.call]
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and parent.value is self.call:
+            target = parent.targets[0]
+            return target if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) else None
+        if isinstance(parent, ast.AnnAssign) and parent.value is self.call:
+            return parent.target
+        return None
+
+    @property
+    def form(self) -> Form:
+        """How the construction is used in its statement."""
+        if isinstance(self.target, ast.Name):
+            return "name"
+        if isinstance(self.target, ast.Attribute):
+            return "attribute"
+        if isinstance(self.target, ast.Subscript):
+            return "subscript"
+        return "returned" if isinstance(self.module.parents[self.call], ast.Return) else "inline"
+
+    @cached_property
+    def role(self) -> Role:
+        """Train or eval."""
+        names: list[str] = []
+        if self.target is not None:
+            names.append(self.module.source.source(self.target))
+        parent = self.module.parents[self.call]
+        if isinstance(parent, ast.Dict):
+            for key, value in zip(parent.keys, parent.values, strict=True):
+                if value is self.call and isinstance(key, ast.Constant):
+                    names.append(str(key.value))
+        if isinstance(parent, ast.keyword) and parent.arg:
+            names.append(parent.arg)
+        function = self.module.function(self.call)
+        if getattr(function, "name", "") in _HOOKS:
+            names.append(getattr(function, "name", ""))
+        if self.dataset is not None:
+            names.append(self.module.source.source(self.dataset))
+        value = self.arguments.value("sampler")
+        if value is not None and isinstance(value, (ast.Name, ast.Attribute)):
+            names.append(self.module.source.source(value))
+        return role(self.module, self.call, names, self.flow)
+
+    @cached_property
+    def epoch_loops(self) -> EpochLoops:
+        """The loops over epochs that drive the loader."""
+        return epoch_loops(self.module, self.call, self.flow)
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """What the eval loops over the loader do."""
+        return evaluation(self.module, self.flow, self.dataset)
+
+    @cached_property
+    def told(self) -> list[SetEpoch]:
+        """The ``set_epoch`` calls that reach this loader or its sampler."""
+        flows = [
+            self.sampler_flow(a)
+            for a in (*self.arms, *(i for b in self.batch_arms for i in b.inner))
+            if isinstance(a.node, ast.Call)
+        ]
+        found: list[SetEpoch] = []
+        for call in set_epoch_calls(self.module):
+            if tells(call, self.flow, None) or any(tells(call, self.flow, f) for f in flows):
+                found.append(call)
+        return found
+
+    @property
+    def sanitized(self) -> bool:
+        """Whether a sanitizer call already stands behind the construction."""
+        return bool(self.flow.of("sanitize"))
+
+    @property
+    def distributed_definitions(self) -> list[Definition]:
+        """The assignments through which the sampler comes, each once."""
+        found: list[Definition] = []
+        for arm in self.arms:
+            found.extend(d for d in arm.definitions if d not in found)
+        return found
+
+
+_FOREIGN = (
+    "torch_geometric.",
+    "torchdata.",
+    "webdataset.",
+    "dgl.",
+    "nvidia.dali.",
+    "graphlearn_torch.",
+    "monai.data.",
+    "ffcv.",
+    "datasets.",
+    "tensorflow.",
+    "paddle.io.",
+    "mindspore.",
+    "nncore.",
+)
+_HOOKS = frozenset(
+    {
+        "get_train_dataloader",
+        "get_eval_dataloader",
+        "get_test_dataloader",
+        "train_dataloader",
+        "val_dataloader",
+        "test_dataloader",
+        "predict_dataloader",
+    }
+)
+
+
+def find_sites(module: Module, regimes: ProgramRegimes, options: Options, subclasses: frozenset[str]) -> list[Site]:
+    """Every loader construction of a module, in source order: torch's DataLoader under any name, project classes that
+    derive from it, and the loader classes of libraries that shard in their own way."""
+    found: list[Site] = []
+    for call in module.calls:
+        callee = module.callee(call)
+        kind: Kind | None = None
+        if DATA_LOADER in callee:
+            # cls = DataLoader if a else FastLoader: only where every candidate is torch's are the arguments known.
+            kind = "torch" if len(callee) == 1 else "subclass"
+        elif not callee.isdisjoint(subclasses):
+            kind = "subclass"
+        elif any(is_foreign(name) for name in callee):
+            kind = "foreign"
+        elif not callee and isinstance(call.func, ast.Name):
+            cls = module.class_definition(call.func)
+            if cls is not None and DATA_LOADER in module.bases(cls):
+                kind = "subclass"
+        if kind is not None:
+            found.append(Site(module, call, kind, regimes, options))
+    for site in found:
+        site.siblings = found
+    return found
+
+
+def is_foreign(qualified: str) -> bool:
+    """Whether a name is a loader class of another library: it shards by rules of its own."""
+    return qualified.rsplit(".", 1)[-1].endswith("Loader") and qualified.startswith(_FOREIGN)
+
+
+def loader_subclasses(project: Project) -> frozenset[str]:
+    """The qualified names of the project's classes that derive from DataLoader, through several levels."""
+    found: set[str] = set()
+    while True:
+        more = {
+            f"{m.name}.{cls.name}"
+            for m in project.modules.values()
+            for cls in m.classes
+            if f"{m.name}.{cls.name}" not in found and not m.bases(cls).isdisjoint({DATA_LOADER, *found})
+        }
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+__all__ = ["Form", "Kind", "Site", "find_sites", "is_foreign", "loader_subclasses"]
