@@ -120,7 +120,8 @@ class _Search:
                     self.notes.append(f"{top} is ignored by git; read because it was named")
                     return None
         except SourceError as error:
-            self.notes.append(f"read without git, by .gitignore files alone: {error}")
+            if "not a git repository" not in error.reason:  # a folder .git alone makes none
+                self.notes.append(f"read without git, by .gitignore files alone: {error}")
             return None
         for name, reason in _UNREADABLE.findall(others.stderr):
             self.skipped[os.path.join(top, os.fsdecode(name).rstrip("/"))] = f"cannot be read: {reason.decode()}"

@@ -89,6 +89,8 @@ def git(
         config += _filters_off(cwd)
     command = ["git", *(part for setting in config for part in ("-c", setting)), *args]
     env = git_env(network=network)
+    if args[0] == "check-ignore":
+        del env["GIT_LITERAL_PATHSPECS"]  # the one command that refuses it
     try:
         done = subprocess.run(
             command,
