@@ -625,6 +625,22 @@ def test_a_copy_works_in_the_folder_of_a_notebook(tmp_path: Path) -> None:
     assert output == "True\n<stdin>:8\n[]\n"
 
 
+def test_a_group_of_one_where_several_processes_are_promised_is_not_passed_in_silence(tmp_path: Path) -> None:
+    program = (
+        "import warnings, torch.distributed as dist, shardfix\n"
+        "from torch.utils.data import DataLoader\n"
+        "dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    loader = DataLoader([1])\n"
+        "    print(shardfix.sanitize(loader) is loader, caught[0].message)\n"
+        "dist.destroy_process_group()\n"
+    )
+    assert run(tmp_path, "-", program=program) == (
+        "True <stdin>:6: the process group that is running has one process, where there seem to be 2: each of them "
+        "would train alone on all samples. Start the program with torchrun or accelerate launch\n"
+    )
+
+
 def test_neither_the_file_nor_its_use_in_one_process_loads_torch() -> None:
     code = (
         "import sys, types, shardfix\n"
