@@ -86,6 +86,7 @@ def main():
         report(accelerator, epoch, "eval", seen)
         accelerator.print(f"epoch {epoch}: {correct}/{total} right")
 
+    accelerator.wait_for_everyone()
     accelerator.end_training()
 
 

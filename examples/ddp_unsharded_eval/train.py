@@ -116,6 +116,7 @@ def main():
             print(f"epoch {epoch}: accuracy {accuracy:.3f}", flush=True)
 
     if args.distributed:
+        dist.barrier()
         dist.destroy_process_group()
 
 

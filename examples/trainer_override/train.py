@@ -116,6 +116,7 @@ def main():
     trainer.train()
 
     if dist.is_initialized():
+        dist.barrier()
         dist.destroy_process_group()
 
 

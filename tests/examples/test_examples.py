@@ -14,6 +14,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("accelerate_double_sharded", "bert_style", "ddp_unsharded_eval", "trainer_override")
+RUNNER = Path(__file__).with_name("run_program.py")
 EPOCHS = 3
 TRAIN = list(range(64))
 EVAL = list(range(21))
@@ -30,7 +31,7 @@ def run(folder: Path, *, ranks: int) -> Readings:
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     env = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
     process = subprocess.Popen(
-        [sys.executable, *launcher, "train.py"],
+        [sys.executable, *launcher, str(RUNNER), "train.py"],
         cwd=folder,
         env={**env, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
