@@ -1,7 +1,8 @@
 """Runs a program as ``python PROGRAM`` does, but leaves without taking the interpreter down.
 
-A gloo thread that still holds a tensor while Python is taken down aborts the process (pytorch/pytorch#179291), even after
-``destroy_process_group()``, since DistributedDataParallel keeps the group's threads alive (torch 2.13: 4 of 100 runs).
+A gloo thread that still holds a tensor while Python is taken down aborts the process (pytorch/pytorch#179291), even
+after ``destroy_process_group()``, since DistributedDataParallel keeps the group's threads alive
+(4 runs of 100 with torch 2.13).
 """
 
 import os
