@@ -1,4 +1,4 @@
-"""Statements taken out and put in: blocks stay blocks, comments and blank lines stay as a careful person leaves them."""
+"""Statements taken out and put in: blocks stay blocks, comments blank lines are what a careful person leaves."""
 
 from __future__ import annotations
 

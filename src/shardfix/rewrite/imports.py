@@ -280,7 +280,7 @@ def edit_import(text: str, dropped: Set[str], added: Sequence[str], *, newline: 
         keys: tuple[Callable[[str], tuple[int, str]], ...] = (_isort_key, lambda n: (0, n), lambda n: (0, n.lower()))
         for key in keys:
             if names == sorted(names, key=key):
-                index = sum(key(other) <= key(name) for other in names)
+                index = sum(key(other) < key(name) for other in names)
                 break
         listing = put(listing, index, Item(name, name, "", ""), newline=newline, indent=indent)
     return listing.code()
