@@ -44,6 +44,7 @@ class Ledger:
     open: dict[str, list[str]] = field(default_factory=dict)
     told: dict[str, list[str]] = field(default_factory=dict)
     not_judged: dict[str, str] = field(default_factory=dict)
+    first_failing: Setting | None = None
 
     def fail(self, condition: str, text: str) -> None:
         self.failed.setdefault(condition, []).append(text)
@@ -121,7 +122,7 @@ def judge(recipe: Recipe, observations: Sequence[Observation]) -> Proof:
         text = f"{plural(padded, 'padded sample')} of an epoch would be counted twice in the metric"
         ledger.leave_open("disjoint", text)
     verdict: Verdict = "refuted" if ledger.failed else "unproven" if ledger.open else "proven"
-    shown, before = maps(runs)
+    before, after = maps(recipe, runs, ledger)
     return Proof(
         site=recipe.site,
         verdict=verdict,
@@ -131,7 +132,7 @@ def judge(recipe: Recipe, observations: Sequence[Observation]) -> Proof:
         control=control,
         stand_ins=recipe.stand_ins,
         map_before=before,
-        map_after=shown,
+        map_after=after,
     )
 
 
@@ -193,9 +194,9 @@ def place(setting: Setting) -> str:
 
 
 def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
-    """Disjoint, covered, same steps, epochs; the padding of an epoch at the mapped setting."""
+    """Disjoint, covered, same steps, epochs; the padding of an epoch at the ragged setting."""
     padded = 0
-    shown = mapped_setting(runs)
+    ragged = ragged_setting(runs)
     if not runs.settings:
         for condition in CONDITIONS[:3]:
             ledger.not_judged[condition] = "the program runs in one process"
@@ -221,8 +222,9 @@ def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; the original does so too")
             else:
                 ledger.fail(fault.condition, place(setting) + fault.text)
+                ledger.first_failing = ledger.first_failing or setting
         repeats = repeated(run, reference)
-        if setting == shown:
+        if setting == ragged:
             padded = repeats
         tell_rule(ledger, setting, run, reference, rule, repeats)
     return padded
@@ -487,31 +489,39 @@ def first_difference(
 # --- the proof in words ---
 
 
-def mapped_setting(runs: Runs) -> Setting | None:
-    """The setting that is drawn: fewest ranks, the ragged size, so that padding shows; where the result runs."""
-    settings = [s for s in runs.settings if ("after", s) in runs.shared and s[1] >= s[0]]
-    if not settings:
-        return None
-    world = min(setting[0] for setting in settings)
-    return max((s for s in settings if s[0] == world and s[2] == settings[0][2]), key=lambda s: s[1])
+def ragged_setting(runs: Runs) -> Setting | None:
+    """The setting at which padding is told: fewest ranks, the most samples."""
+    return max(runs.settings, key=lambda setting: (-setting[0], setting[1]), default=None)
 
 
-def maps(runs: Runs) -> tuple[ShardMap | None, ShardMap | None]:
-    """The shard maps after and before."""
-    setting = mapped_setting(runs)
-    if setting is None:
+def maps(recipe: Recipe, runs: Runs, ledger: Ledger) -> tuple[ShardMap | None, ShardMap | None]:
+    """The shard maps of the original and of the result, at one setting."""
+    if not runs.settings:
         return None, None
-    drawn: list[ShardMap | None] = []
-    reference = runs.one_process("before", setting) or runs.one_process("after", setting)
-    expected = visits(reference.ranks[0], 0) if reference is not None else range(setting[1])
-    for variant in ("after", "before"):
-        run = runs.shared.get((variant, setting))
-        if run is None or not any(rank.epochs for rank in run.ranks):
-            drawn.append(None)
-            continue
-        reads = tuple(rank.epochs[0] if rank.epochs else () for rank in run.ranks)
-        drawn.append(ShardMap(run.world, run.size, reads, tuple(sorted(set(expected)))))
-    return drawn[0], drawn[1]
+    setting = ledger.first_failing or min(runs.settings, key=lambda s: (s[1] < s[0], s[0], s[1]))
+    reference = reference_for(recipe, runs, setting)
+    return shard_map(runs, "before", setting, reference), shard_map(runs, "after", setting, reference)
+
+
+def shard_map(runs: Runs, variant: Variant, setting: Setting, reference: Reference) -> ShardMap | None:
+    run = runs.shared.get((variant, setting))
+    if run is None or not any(rank.epochs for rank in run.ranks):
+        return None
+    first = run.ranks[0]
+    rule = quota(reference, run.declared, run.world, per_rank_batch(run))
+    expected = {index for epoch in reference.epochs for index in epoch}
+    if reference.draws == run.size and not reference.replacement:
+        expected = set(range(run.size))
+    orders = [tuple(visits(first, epoch)[:8]) for epoch in range(len(first.epochs))]
+    return ShardMap(
+        world=run.world,
+        size=run.size,
+        ranks=tuple(rank.epochs[0] if rank.epochs else () for rank in run.ranks),
+        expected=tuple(sorted(expected)),
+        padding=rule.padding,
+        dropped=rule.dropped,
+        orders=tuple(orders) if run.declared.shuffled else (),
+    )
 
 
 def reasons(recipe: Recipe, runs: Runs, ledger: Ledger, verdict: Verdict, padded: int) -> tuple[str, ...]:
@@ -523,10 +533,12 @@ def reasons(recipe: Recipe, runs: Runs, ledger: Ledger, verdict: Verdict, padded
         sizes = sorted({size for _, size, _ in runs.alone_settings})
         return (f"one process reads the same as before ({join([str(size) for size in sizes])} samples)",)
     worlds = sorted({world for world, _, _ in runs.settings})
-    text = f"{join([str(world) for world in worlds])} ranks read every sample once an epoch"
+    dropped = ledger.told.get("covered", ())
+    all_of_it = "no sample twice" if dropped else "every sample once"
+    text = f"{join([str(world) for world in worlds])} ranks read {all_of_it} an epoch"
     if any(reference_for(recipe, runs, setting).replacement for setting in runs.settings):
         text = f"{join([str(world) for world in worlds])} ranks share the draws of an epoch"
-    setting = mapped_setting(runs)
+    setting = ragged_setting(runs)
     if padded and setting is not None:
         text += f", {padded} padded at {plural(setting[1], 'sample')} on {setting[0]} ranks"
-    return (text, *ledger.told.get("covered", ())[:1])
+    return (text, *dropped[:1])

@@ -102,12 +102,20 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class ShardMap:
-    """What every rank read in the first epoch (ranks x batches x indices), and what there was to read."""
+    """What every rank read in the first epoch (ranks x batches x indices), and what there was to read.
+
+    ``padding`` is the number of repeated visits that the owner's rule accounts for, ``dropped`` the number of
+    samples that ``drop_last`` leaves out. ``orders`` holds the first indices that rank 0 reads in each epoch, for a
+    loader that shuffles.
+    """
 
     world: int
     size: int
     ranks: tuple[tuple[tuple[int, ...], ...], ...]
     expected: tuple[int, ...]
+    padding: int = 0
+    dropped: int = 0
+    orders: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +123,8 @@ class Proof:
     """The verdict on one site.
 
     ``conditions`` maps each of ``CONDITIONS`` to ``held``, ``held: ..``, ``failed: ..`` or ``not judged: ..``.
-    ``padded`` counts the repeated visits of one epoch at the size that the shard maps show. ``control`` says what
-    the original did in the same run.
+    ``padded`` counts the repeated visits of one epoch at the ragged size. ``control`` says what the original did in
+    the same run. The maps show the size at which the result first fails, else a multiple of ranks times batch size.
     """
 
     site: str
