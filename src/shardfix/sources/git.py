@@ -147,7 +147,8 @@ def inside_git(path: Path) -> bool:
     if repository(folder) is None:
         return False
     done = git(["rev-parse", "--is-inside-work-tree"], folder, check=False)
-    if done.returncode != 0 and b"not a git repository" not in done.stderr:
+    nowhere = b"not a git repository" in done.stderr or b"bare repository" in done.stderr
+    if done.returncode != 0 and not nowhere:
         raise _failure(["rev-parse"], folder, done.stderr)
     return done.stdout.strip() == b"true"
 
