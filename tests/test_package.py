@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 HEAVY = ("accelerate", "libcst", "numpy", "pathspec", "rich", "torch", "transformers")
 
 
-def files_below(folder: Path) -> set[str]:
-    """The folder's files that belong to the project, as relative posix paths."""
+def files_below(folder: Path) -> dict[str, bytes]:
+    """The folder's files that belong to the project, by relative posix path."""
     return {
-        path.relative_to(folder).as_posix()
+        path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
     }
@@ -51,11 +51,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_every_file_of_the_project(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if name.startswith("shardfix/")}
-    expected = {f"shardfix/{name}" for name in files_below(ROOT / "src/shardfix")}
-    expected |= {f"shardfix/codemods/{name}" for name in files_below(ROOT / "codemods")}
-    assert held == expected
-    assert {"shardfix/py.typed", "shardfix/codemods/__init__.py"} <= held
+        held = {name: archive.read(name) for name in archive.namelist() if name.startswith("shardfix/")}
+    expected = {f"shardfix/{name}": text for name, text in files_below(ROOT / "src/shardfix").items()}
+    expected |= {f"shardfix/codemods/{name}": text for name, text in files_below(ROOT / "codemods").items()}
+    assert sorted(held) == sorted(expected)
+    assert [name for name, text in held.items() if text != expected[name]] == []
+    assert {"shardfix/py.typed", "shardfix/codemods/__init__.py"} <= held.keys()
 
 
 def test_wheel_holds_the_licence_and_the_command(wheel: Path) -> None:
