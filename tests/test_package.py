@@ -52,8 +52,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_every_file_of_the_project(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name: archive.read(name) for name in archive.namelist() if name.startswith("shardfix/")}
-    expected = {f"shardfix/{name}": text for name, text in files_below(ROOT / "src/shardfix").items()}
-    expected |= {f"shardfix/codemods/{name}": text for name, text in files_below(ROOT / "codemods").items()}
+    tree = wheel.parents[1]
+    expected = {f"shardfix/{name}": text for name, text in files_below(tree / "src/shardfix").items()}
+    expected |= {f"shardfix/codemods/{name}": text for name, text in files_below(tree / "codemods").items()}
     assert sorted(held) == sorted(expected)
     assert [name for name, text in held.items() if text != expected[name]] == []
     assert {"shardfix/py.typed", "shardfix/codemods/__init__.py"} <= held.keys()
