@@ -288,14 +288,9 @@ def judge_preserved(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         if before is None or after is None or broken(before) or broken(after):
             continue
         compare_declared(ledger, setting, before, after)
-        if after.declared.batch_size and setting[1] >= 2 * setting[0] * after.declared.batch_size:
-            longest = [
-                max((len(b) for rank in run.ranks for epoch in rank.epochs for b in epoch), default=0)
-                for run in (before, after)
-            ]
-            if longest[0] and longest[0] != longest[1]:
-                text = f"{place(setting)}a rank's batches hold {longest[1]} samples, the original's {longest[0]}"
-                ledger.fail("preserved", text)
+        was, now = full_batch(before), full_batch(after)
+        if was and now and was != now:
+            ledger.fail("preserved", f"{place(setting)}a rank's batches hold {now} samples, the original's {was}")
     for setting in runs.alone_settings:
         before, after = runs.one_process("before", setting), runs.one_process("after", setting)
         if before is None or after is None:
@@ -310,6 +305,11 @@ def judge_preserved(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
             ledger.fail(
                 "preserved", f"{place(setting)}replacement is {two.replacement}, the original's {one.replacement}"
             )
+
+
+def full_batch(run: Observation) -> int | None:
+    """The size of a batch that another one follows, so that it is a full one."""
+    return next((len(epoch[0]) for rank in run.ranks for epoch in rank.epochs if len(epoch) > 1), None)
 
 
 def compare_declared(ledger: Ledger, setting: Setting, before: Observation, after: Observation) -> None:

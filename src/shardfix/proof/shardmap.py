@@ -41,7 +41,7 @@ def draw(shards: ShardMap, *, title: str = "", width: int = 80, color: bool = Fa
     numbered = label + cell * len(columns) - 1 <= width
     heading = f"{shards.world} ranks, {shards.size} samples, one epoch"
     lines = [paint(f"{title}: {heading}" if title else heading, BOLD, color)]
-    per_band = len(columns) if numbered else max(10, width - label)
+    per_band = len(columns) if numbered else max(10, (width - label) // 10 * 10)
     bands = [columns[start : start + per_band] for start in range(0, len(columns), per_band)] if columns else []
     for band in bands[:MOST_BANDS]:
         if not numbered:
@@ -85,7 +85,7 @@ def ruler(band: Sequence[int]) -> str:
     """The number of every tenth column, written from that column on."""
     text = ""
     for place, index in enumerate(band):
-        if place % 10 == 0:
+        if place % 10 == 0 and place + len(str(index)) <= max(len(band), 2):
             text = f"{text:{place}}{index}"
     return text
 
@@ -132,7 +132,7 @@ def summary(
     if foreign:
         lines.append((True, listed("not to be read at all", foreign, width)))
     if totals and not lines:
-        lines.append((False, f"every sample is read once: {shards.world} ranks, no overlap, nothing missed"))
+        lines.append((False, "every sample is read once: no overlap, nothing missed"))
     steps = [len(batches) for batches in shards.ranks]
     if len(set(steps)) > 1:
         lines.append((True, "steps: " + ", ".join(f"rank {rank} {count}" for rank, count in enumerate(steps))))
@@ -144,7 +144,7 @@ def listed(what: str, indices: Sequence[int], width: int) -> str:
     text = f"{what}:"
     end = f" .. ({len(indices)})"
     for place, index in enumerate(indices):
-        if len(text) + len(f" {index}") + len(end) > width:
+        if place and len(text) + len(f" {index}") + len(end) > width:
             return text + end
         text += f" {index}"
         if place == 11 and len(indices) > 16:

@@ -33,7 +33,22 @@ from typing import Any, NoReturn
 
 BUILTINS = [
     *("abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float", "frozenset", "getattr", "hasattr"),
-    *("int", "isinstance", "len", "list", "map", "max", "min", "next", "object", "range", "reversed", "round", "set"),
+    *(
+        "int",
+        "isinstance",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "object",
+        "range",
+        "reversed",
+        "round",
+        "set",
+    ),
     *("slice", "sorted", "str", "sum", "tuple", "type", "zip"),
     *("AssertionError", "AttributeError", "Exception", "KeyError", "RuntimeError", "TypeError", "ValueError"),
 ]
