@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from shardfix.rewrite.applier import EditError, apply
-from shardfix.rewrite.edits import DropKeyword, DropStatement, ReplaceExpression, SetKeyword, Span, WrapExpression
+from shardfix.rewrite.edits import DropKeyword, DropStatement, Edit, ReplaceExpression, SetKeyword, Span, WrapExpression
 from shardfix.rewrite.gates import check
 from shardfix.rewrite.layout import read_layout
 
@@ -30,8 +30,8 @@ def drop_s(text: str) -> str:
     return applied(text, DropKeyword("a.py", call(text), "s"))
 
 
-def applied(text: str, *edits: object) -> str:
-    result = apply(text, edits, path="a.py")  # type: ignore[arg-type]
+def applied(text: str, *edits: Edit) -> str:
+    result = apply(text, edits, path="a.py")
     check(text, result, path="a.py")
     return result.text
 
@@ -171,6 +171,15 @@ def test_an_expression_replaced_and_wrapped() -> None:
     assert apply(text, edits, path="a.py").text == "x = (f(2))  # one\n"
 
 
+def test_a_replacement_may_bind_loosely_where_nothing_binds_tighter() -> None:
+    text = "x = f(a, b)\ny = (c)\n"
+    edits = [
+        ReplaceExpression("a.py", span(text, "b"), "b or a"),
+        ReplaceExpression("a.py", span(text, "c"), "1 if b else c"),
+    ]
+    assert apply(text, edits, path="a.py").text == "x = f(a, b or a)\ny = (1 if b else c)\n"
+
+
 def test_a_tuple_is_bracketed_before_it_is_wrapped() -> None:
     text = "x = 1, 2\n"
     assert applied(text, WrapExpression("a.py", span(text, "1, 2"), "print(", ", 3)")) == "x = print((1, 2), 3)\n"
@@ -234,6 +243,12 @@ def test_a_tuple_is_bracketed_before_it_is_wrapped() -> None:
             id="a replacement that is no expression",
         ),
         pytest.param(
+            "x = not a\n",
+            [ReplaceExpression("a.py", Span(8, 9), "b or c")],
+            "a.py:1:9: the new expression needs brackets here",
+            id="a replacement that falls apart",
+        ),
+        pytest.param(
             "x = (\n", [DropKeyword("a.py", Span(0, 1), "s")], "a.py:1:1: the file does not parse", id="broken"
         ),
         pytest.param(
@@ -241,9 +256,9 @@ def test_a_tuple_is_bracketed_before_it_is_wrapped() -> None:
         ),
     ],
 )
-def test_edits_that_do_not_fit_say_where_and_why(text: str, edits: list[object], message: str) -> None:
+def test_edits_that_do_not_fit_say_where_and_why(text: str, edits: list[Edit], message: str) -> None:
     with pytest.raises(EditError) as error:
-        apply(text, edits, path="a.py")  # type: ignore[arg-type]
+        apply(text, edits, path="a.py")
     assert str(error.value).startswith(message)
 
 

@@ -84,6 +84,7 @@ def applied(text: str, *edits: object, path: str = "a.py") -> str:
             id="under shebang and coding",
         ),
         pytest.param("'''doc'''\n\nx = 1\n", "'''doc'''\n\nfrom m import n\n\nx = 1\n", id="under the docstring"),
+        pytest.param("'''doc'''\nx = 1\n", "'''doc'''\n\nfrom m import n\n\nx = 1\n", id="set off from the docstring"),
         pytest.param(
             "from __future__ import annotations\n\nx = 1\n",
             "from __future__ import annotations\n\nfrom m import n\n\nx = 1\n",

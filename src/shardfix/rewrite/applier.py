@@ -97,6 +97,7 @@ def _patches(tree: Tree, edits: Sequence[Edit]) -> list[Patch]:
             and not any(_covers(statement.span, _span_of(edit)) for statement in dropped)
         ],
     )
+    _check_brackets(layout, [edit for edit in edits if isinstance(edit, ReplaceExpression)])
     leaving = [edit.name for edit in edits if isinstance(edit, DropImport)]
     coming = [edit for edit in edits if isinstance(edit, AddImport)]
     if not leaving and not coming:
@@ -153,6 +154,9 @@ def _covers(outer: Span, inner: Span) -> bool:
 
 
 # Expressions
+
+# What keeps together wherever it stands.
+_ATOMS = (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Dict, ast.Set)
 
 
 @dataclass(slots=True)
@@ -232,6 +236,40 @@ def _render(layout: Layout, place: _Place) -> str:
     except ValueError as error:
         layout.fail(start, str(error))
     return result
+
+
+def _check_brackets(layout: Layout, edits: Sequence[ReplaceExpression]) -> None:
+    """See that every new expression is one in its new place too (``a or b`` behind ``not`` is not)."""
+    loose = [edit for edit in edits if (node := _parsed(edit.source)) and not isinstance(node, _ATOMS)]
+    if not loose:
+        return
+    loose.sort(key=lambda edit: edit.span)
+    wanted: dict[Span, ReplaceExpression] = {}
+    shift = 0
+    for edit in loose:
+        start = edit.span.start + shift
+        wanted[Span(start, start + len(edit.source))] = edit
+        shift += len(edit.source) - (edit.span.end - edit.span.start)
+    result = read_layout(layout.path, splice(layout.text, [Patch(edit.span, edit.source) for edit in loose]))
+    try:
+        module = parse(result.text)
+    except ValueError as error:
+        layout.fail(loose[0].span.start, f"with the new expression the file {error}")
+    lines = {result.line_of(span.start) + 1 for span in wanted}
+    for node in ast.walk(module):
+        if isinstance(node, ast.expr) and node.lineno in lines:
+            end = result.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+            wanted.pop(Span(result.offset(node.lineno, node.col_offset), end), None)
+    for edit in wanted.values():
+        layout.fail(edit.span.start, "the new expression needs brackets here")
+
+
+def _parsed(expression: str) -> ast.expr | None:
+    """The expression, None if it is none."""
+    try:
+        return ast.parse(f"({expression})", mode="eval").body
+    except SyntaxError:
+        return None
 
 
 def _bracketed(expression: str) -> str:

@@ -222,7 +222,9 @@ def _new_line(tree: Tree, beside: Statement | None, lines: list[str]) -> InsertS
         return _insert(beside, "after", lines)
     first = [s for s in header if _is_docstring(s) or _is_future(s)]
     if first:
-        return _insert(first[-1], "after", ["", *lines])
+        following = tree.layout.line_of(first[-1].span.end) + 1
+        is_free = following >= len(tree.layout.starts) or tree.layout.is_blank(following)
+        return _insert(first[-1], "after", ["", *lines, *([] if is_free else [""])])
     if not tree.root.statements:
         return None
     start = tree.root.statements[0]
