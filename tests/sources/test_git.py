@@ -130,13 +130,24 @@ def test_what_differs_from_the_last_commit_is_dirty(repo: Path) -> None:
     (repo / "a.py").write_text("x = 2\n")
     (repo / "b.py").write_text("x = 2\n")
     run(repo, "add", "b.py")
-    (repo / "new [1].py").touch()
+    (repo / "new.py").touch()
     (repo / "added.py").touch()
     run(repo, "add", "added.py")
-    names = ["a.py", "b.py", "c.py", "new [1].py", "added.py"]
+    names = ["a.py", "b.py", "c.py", "new.py", "added.py"]
     assert is_tracked_dirty(repo, [Path(name) for name in names]) == {Path("a.py"), Path("b.py"), Path("added.py")}
-    assert untracked(repo, [Path(name) for name in names]) == {Path("new [1].py")}
+    assert untracked(repo, [Path(name) for name in names]) == {Path("new.py")}
     assert is_tracked_dirty(repo, [repo / "c.py"]) == set()
+
+
+def test_a_name_is_no_pattern(repo: Path) -> None:
+    odd = [":(top)a.py", "[ab].py"]
+    for name in odd:
+        (repo / name).touch()
+    (repo / "a.py").write_text("x = 2\n")
+    assert untracked(repo, [Path(name) for name in odd]) == {Path(name) for name in odd}
+    run(repo, "--literal-pathspecs", "add", *odd)
+    assert is_tracked_dirty(repo, [Path(name) for name in odd]) == {Path(name) for name in odd}
+    assert untracked(repo, [Path(name) for name in odd]) == set()
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])

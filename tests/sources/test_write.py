@@ -317,6 +317,52 @@ def test_a_rename_that_fails_or_is_interrupted_takes_back_those_before_it(root: 
     assert litter(root) == []
 
 
+RACING = """
+import json, sys
+from pathlib import Path
+import hashlib, shardfix.sources.write as write
+root, moment, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+raced = False
+def race(event, args):
+    global raced
+    staging = event == "open" and str(args[0]).endswith(".tmp")
+    if not raced and (staging if moment == "staging" else event == "os.link"):
+        raced = True
+        (root / name).write_bytes(b"theirs")
+sys.addaudithook(race)
+old, new = ({root / name: data.encode() for name, data in json.loads(text).items()} for text in sys.argv[4:])
+try:
+    write.write_all(new, originals={path: old.get(path) for path in new}, root=root)
+except write.SourceError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "name", "message"),
+    [
+        (
+            "staging",
+            "pkg/b.py",
+            "was changed by someone else since it was read; no file was changed; run shardfix again",
+        ),
+        ("staging", "pkg/new.py", "is there already and holds something else; move it out of the way"),
+        (
+            "linking",
+            "pkg/new.py",
+            "cannot be written: File exists; no file was changed; correct the rights or the space",
+        ),
+    ],
+)
+def test_a_file_that_someone_writes_meanwhile_is_theirs(root: Path, moment: str, name: str, message: str) -> None:
+    texts = [json.dumps({name: data.decode() for name, data in each.items()}) for each in (OLD, NEW)]
+    command = [sys.executable, "-c", RACING, os.fspath(root), moment, name, *texts]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith(f"{root / name}: {message}")
+    assert state(root) == {**OLD, "pkg/new.py": None, name: b"theirs"}
+    assert litter(root) == []
+
+
 def test_without_a_root_the_files_project_is_the_tree(root: Path) -> None:
     (root / "pyproject.toml").touch()
     write_all({root / "pkg/b.py": b"x"}, originals={root / "pkg/b.py": OLD["pkg/b.py"]})

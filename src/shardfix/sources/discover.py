@@ -128,16 +128,14 @@ class _Search:
         return self.entries(top, cached.stdout, others.stdout)
 
     def entries(self, top: str, cached: bytes, others: bytes) -> Iterator[str]:
-        seen = set()  # a file in conflict is listed once a stage
+        """The sources and links in git's two listings; a file in conflict comes once a stage."""
         for row in cached.split(b"\0"):
             mode, _, name = row.partition(b" ")
             path = os.path.join(top, os.fsdecode(name.partition(b"\t")[2]))
             if mode == b"160000":
                 self.skip_nested(path, top)
-            elif mode and path not in seen:
-                seen.add(path)
-                if mode == b"120000" or path.endswith((_SOURCE, _NOTEBOOK)):
-                    yield path
+            elif mode == b"120000" or path.endswith((_SOURCE, _NOTEBOOK)):
+                yield path
         for row in others.split(b"\0"):
             path = os.path.join(top, os.fsdecode(row))
             if row.endswith(b"/"):
