@@ -43,7 +43,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One file's part in a write: where it goes, where it is staged, digests of the old (None: no file) and new bytes."""
+    """One file's part: where it goes, where it is staged, the digests of its old bytes (None: no file) and its new."""
 
     path: str
     staged: str
