@@ -147,7 +147,7 @@ def test_edits_of_one_call_add_up_and_equal_ones_count_once() -> None:
 
 def test_edits_inside_each_other() -> None:
     text = "x = f(g(1, s=2), b=h(3, s=4))\n"
-    edits = [
+    edits: list[Edit] = [
         WrapExpression("a.py", call(text), "print(", ", 7)"),
         DropKeyword("a.py", span(text, "g(1, s=2)"), "s"),
         SetKeyword("a.py", span(text, "h(3, s=4)"), "s", "None"),
@@ -167,13 +167,13 @@ def test_what_lies_in_something_removed_goes_with_it() -> None:
 def test_an_expression_replaced_and_wrapped() -> None:
     text = "x = (1 if a else 2)  # one\n"
     wanted = span(text, "1 if a else 2")
-    edits = [ReplaceExpression("a.py", wanted, "2"), WrapExpression("a.py", wanted, "f(", ")")]
+    edits: list[Edit] = [ReplaceExpression("a.py", wanted, "2"), WrapExpression("a.py", wanted, "f(", ")")]
     assert apply(text, edits, path="a.py").text == "x = (f(2))  # one\n"
 
 
 def test_a_replacement_may_bind_loosely_where_nothing_binds_tighter() -> None:
     text = "x = f(a, b)\ny = (c)\n"
-    edits = [
+    edits: list[Edit] = [
         ReplaceExpression("a.py", span(text, "b"), "b or a"),
         ReplaceExpression("a.py", span(text, "c"), "1 if b else c"),
     ]

@@ -137,7 +137,10 @@ def test_each_keyword_dropped_and_each_set(text: str) -> None:
 def test_each_call_wrapped_and_given_another_keyword(text: str) -> None:
     span, tree = spans(text), ast.parse(text)
     for call in [node for node in ast.walk(tree) if isinstance(node, ast.Call)]:
-        edits = [SetKeyword("a.py", span(call), "new", "None"), WrapExpression("a.py", span(call), "(", ")")]
+        edits: list[Edit] = [
+            SetKeyword("a.py", span(call), "new", "None"),
+            WrapExpression("a.py", span(call), "(", ")"),
+        ]
         call.keywords.append(ast.keyword("new", ast.Constant(None)))
         assert ast.dump(ast.parse(checked(text, *edits))) == ast.dump(tree)
         call.keywords.pop()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shardfix.rewrite.applier import Applied, Patch, splice
+from shardfix.rewrite.applier import Applied
 from shardfix.rewrite.edits import Span
 from shardfix.rewrite.gates import GateError, check
+from shardfix.rewrite.patches import Patch, splice
 
 
 def edited(text: str, old: str, new: str) -> Applied:

@@ -7,9 +7,10 @@ import symtable
 import warnings
 from collections import Counter
 
-from shardfix.rewrite.applier import Applied, splice
+from shardfix.rewrite.applier import Applied
 from shardfix.rewrite.blocks import parse
 from shardfix.rewrite.layout import NEWLINE, comments_of, is_directive
+from shardfix.rewrite.patches import splice
 
 # What Python binds in every module without a statement (Python data model, "Modules").
 _MODULE_NAMES = {"__annotations__", "__builtins__", "__cached__", "__dict__", "__doc__", "__file__", "__loader__"} | {

@@ -9,14 +9,7 @@ from itertools import pairwise
 from shardfix.rewrite.blocks import Block, Statement, Tree, unit
 from shardfix.rewrite.edits import InsertStatements, Span
 from shardfix.rewrite.layout import BLANK, Layout, is_directive
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """New text for a stretch of the original."""
-
-    span: Span
-    text: str
+from shardfix.rewrite.patches import Patch
 
 
 @dataclass(slots=True)
