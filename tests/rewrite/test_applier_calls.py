@@ -67,6 +67,7 @@ def applied(text: str, *edits: Edit) -> str:
             id="a comment inside its value stays",
         ),
         pytest.param("f(1, s=g(2,  # two\n  3), b=3)\n", "f(1,\n    # two\n    b=3)\n", id="also in a one-line call"),
+        pytest.param("f(\n    1,\n\n    s=2,\n)\n", "f(\n    1,\n)\n", id="no blank line before the bracket"),
         pytest.param(
             "f(\n    1,\n\n    s=2,\n\n    b=3,\n)\n", "f(\n    1,\n\n    b=3,\n)\n", id="no doubled blank line"
         ),
