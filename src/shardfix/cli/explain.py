@@ -1,0 +1,24 @@
+"""`shardfix explain`: what a code means, why, and when a loader is left alone."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command("explain", short_help="Explain a code: what, why, before and after.")
+@click.argument("code", metavar="CODE")
+def command(code: str) -> None:
+    """Explain a code (SHD201) or a codemod: what, why, before and after, when it refuses."""
+    from shardfix.config import nearest
+    from shardfix.report.catalogue import selectors
+    from shardfix.report.explain import explain_page
+    from shardfix.report.terminal import emit, width_of
+
+    page = explain_page(code, width=width_of(sys.stdout))
+    if page is None:
+        meant = nearest(code.replace("-", "_"), selectors())
+        way_out = f"did you mean {', '.join(meant)}? " if meant else ""
+        raise click.BadParameter(f"no code or codemod {code!r}; {way_out}`shardfix rules` lists them")
+    emit(page, sys.stdout)

@@ -1,0 +1,145 @@
+"""The options that commands share, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import click
+
+Verify = Literal["auto", "yes", "no"]
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def paths(command: _Command) -> _Command:
+    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATHS]...")(command)
+
+
+def selection(command: _Command) -> _Command:
+    """Which loaders, and which of their faults."""
+    for option in (
+        click.option(
+            "--target",
+            type=click.Choice(["auto", "accelerate", "ddp"]),
+            help="What the program is to run under where the source does not show it.  [default: auto]",
+        ),
+        click.option(
+            "--ignore",
+            multiple=True,
+            callback=_separated,
+            metavar="CODES",
+            help="Leave these out: codes (SHD201), beginnings (SHD2) or codemods, comma separated; repeatable.",
+        ),
+        click.option(
+            "--select",
+            multiple=True,
+            callback=_separated,
+            metavar="CODES",
+            help="Only these: codes (SHD201), beginnings (SHD2) or codemods, comma separated; repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def sanitizer(command: _Command) -> _Command:
+    for option in (
+        click.option(
+            "--sanitizer-from",
+            type=click.Choice(["vendor", "package"]),
+            help="Bring the run-time check along as one file, or import it from shardfix.  [default: vendor]",
+        ),
+        click.option(
+            "--sanitizer",
+            type=click.Choice(["changed", "all", "off"]),
+            help="Which loaders get the run-time check.  [default: changed]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def proof(command: _Command) -> _Command:
+    """How the proof is run."""
+    for option in (
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=1),
+            default=120.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time for the proof; loaders not reached by then are unproven.",
+        ),
+        click.option(
+            "--nproc",
+            type=click.IntRange(min=2),
+            default=2,
+            show_default=True,
+            metavar="N",
+            help="Processes to prove with (and one more, to show padding).",
+        ),
+        click.option(
+            "--python",
+            metavar="PATH",
+            help="The project's own Python, so that the proof uses its torch and accelerate.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def writing(command: _Command) -> _Command:
+    """What may be written, and whether it must be proven first."""
+    for option in (
+        click.option("--allow-no-vcs", is_flag=True, help="Write also where no git repository could bring files back."),
+        click.option("--allow-dirty", is_flag=True, help="Write also to files with uncommitted changes."),
+        click.option("--require-proof", is_flag=True, help="Write only what is proven; exit with 8 if a proof lacks."),
+        click.option(
+            "--verify/--no-verify",
+            default=None,
+            help="Prove in several processes, or do not.  [default: if torch is there]",
+        ),
+        click.option("--unsafe", is_flag=True, help="Apply also the changes whose right depends on what is not seen."),
+    ):
+        command = option(command)
+    return command
+
+
+def strict(command: _Command) -> _Command:
+    return click.option("--strict", is_flag=True, help="Exit with 1 if a loader is refused.")(command)
+
+
+def maps(command: _Command) -> _Command:
+    return click.option(
+        "--maps",
+        type=click.Choice(["first", "all", "none"]),
+        default="first",
+        show_default=True,
+        help="Which pictures of who reads what to draw.",
+    )(command)
+
+
+def text_or_json(command: _Command) -> _Command:
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How to report.",
+    )(command)
+
+
+def verify_word(verify: bool | None) -> Verify:
+    return "auto" if verify is None else "yes" if verify else "no"
+
+
+def _separated(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The words of a repeatable, comma-separated option; None if it was not given."""
+    if not values:
+        return None
+    words = tuple(word.strip() for value in values for word in value.split(",") if word.strip())
+    if not words:
+        raise click.BadParameter("names no code; leave the option out, or name one", ctx, param)
+    return words

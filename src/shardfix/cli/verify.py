@@ -1,0 +1,61 @@
+"""`shardfix verify`: run the loaders as they stand in several processes and judge what each process reads."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from shardfix.cli import options
+
+if TYPE_CHECKING:
+    from shardfix.report.terminal import Page
+    from shardfix.report.text import Maps
+    from shardfix.result import RunResult
+
+
+@click.command("verify", short_help="Run the loaders in several processes and judge them.")
+@options.paths
+@options.proof
+@options.maps
+@options.text_or_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    python: str | None,
+    nproc: int,
+    timeout: float,
+    maps: str,
+    form: str,
+) -> None:
+    """Prove every loader as it stands: run it in several processes and see who reads what.
+
+    Exits with 4 if a loader is refuted, with 8 if one is unproven.
+    """
+    from shardfix import engine
+    from shardfix.cli.output import print_json, print_pages
+    from shardfix.cli.projects import projects
+    from shardfix.config import Asked
+    from shardfix.report.summary import exit_of_verify
+    from shardfix.report.terminal import width_of
+    from shardfix.report.text import verify_page
+
+    results = [
+        engine.verify(members, config=config, python=python, nproc=nproc, timeout=timeout)
+        for members, config in projects(paths, Asked())
+    ]
+    if form == "json":
+        print_json(results)
+    else:
+
+        def page(result: RunResult) -> Page:
+            return verify_page(result, maps=cast("Maps", maps), width=width_of(sys.stdout))
+
+        print_pages(results, page, sys.stdout)
+    code = 0
+    for result in results:
+        code |= exit_of_verify(result)
+    ctx.exit(code)

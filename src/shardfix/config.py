@@ -1,0 +1,193 @@
+"""What the user asked for: `[tool.shardfix]` of the project's pyproject.toml, with the command line on top."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from shardfix.analysis.model import Options, Target
+
+TARGETS = ("auto", "accelerate", "ddp")
+SANITIZER = ("changed", "all", "off")
+SANITIZER_FROM = ("vendor", "package")
+KEYS = (
+    "target",
+    "exclude",
+    "select",
+    "ignore",
+    "prepare-functions",
+    "sanitizer",
+    "sanitizer-from",
+    "eval-set-epoch",
+    "per-file-ignores",
+)
+
+
+class ConfigError(Exception):
+    """A setting that can't be used, told in one line: where, what, and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What holds for one project. ``exclude`` are gitignore-style patterns relative to ``root``."""
+
+    root: Path
+    options: Options
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says; None where it says nothing, so that the project's own settings hold.
+
+    ``cosmetic`` None: on. A selection on the command line or in the settings turns it on in any case.
+    """
+
+    target: str | None = None
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+    unsafe: bool = False
+    sanitizer: str | None = None
+    sanitizer_from: str | None = None
+    cosmetic: bool | None = None
+
+
+def load(root: Path, asked: Asked | None = None) -> Config:
+    """The settings for the project at ``root``.
+
+    Raises ConfigError for a pyproject.toml that can't be read, an unknown key, a value of the wrong type, or a code
+    or codemod that does not exist.
+    """
+    asked = asked or Asked()
+    given = _Settings(root / "pyproject.toml")
+    select = given.codes("select") if asked.select is None else checked_codes(asked.select, "--select")
+    ignore = given.codes("ignore") if asked.ignore is None else checked_codes(asked.ignore, "--ignore")
+    cosmetic = True if asked.cosmetic is None else asked.cosmetic
+    options = Options(
+        target=cast(Target, asked.target or given.choice("target", TARGETS)),
+        unsafe=asked.unsafe,
+        cosmetic=cosmetic or bool(select),
+        select=select,
+        ignore=ignore,
+        sanitizer=cast(Literal["changed", "all", "off"], asked.sanitizer or given.choice("sanitizer", SANITIZER)),
+        sanitizer_from=cast(
+            Literal["vendor", "package"], asked.sanitizer_from or given.choice("sanitizer-from", SANITIZER_FROM)
+        ),
+        eval_set_epoch=given.truth("eval-set-epoch", default=True),
+        prepare_functions=given.strings("prepare-functions"),
+        per_file_ignores=given.codes_by_file("per-file-ignores"),
+    )
+    return Config(root, options, given.strings("exclude"))
+
+
+def checked_codes(codes: Sequence[str], where: str) -> tuple[str, ...]:
+    """Codes (`SHD201`), beginnings of codes (`SHD2`) and names of codemods, in their one spelling.
+
+    Raises ConfigError naming ``where`` for one that is none of these.
+    """
+    if not codes:
+        return ()
+    from shardfix.report.catalogue import selectors
+
+    known = selectors()
+    result = []
+    for code in codes:
+        upper, name = code.strip().upper(), code.strip().lower().replace("-", "_")
+        if name in known:
+            result.append(name)
+        elif upper.startswith("SHD") and any(entry.startswith(upper) for entry in known):
+            result.append(upper)
+        else:
+            raise ConfigError(f"{where}: unknown code or codemod {code!r}; {_way_out(code, known)}")
+    return tuple(result)
+
+
+def nearest(word: str, known: Collection[str]) -> tuple[str, ...]:
+    """The known words that were probably meant, the likeliest first."""
+    import difflib
+
+    by_spelling = {entry.lower(): entry for entry in known}
+    word = word.lower()
+    begun = [entry for spelling, entry in by_spelling.items() if word and spelling.startswith(word)]
+    alike = difflib.get_close_matches(word, by_spelling, n=3, cutoff=0.5)
+    return tuple(dict.fromkeys([*sorted(begun)[:5], *(by_spelling[entry] for entry in alike)]))
+
+
+def _way_out(code: str, known: Collection[str]) -> str:
+    meant = nearest(code.replace("-", "_"), known)
+    return (f"did you mean {' or '.join(meant[:3])}? " if meant else "") + "`shardfix rules` lists them"
+
+
+class _Settings:
+    """`[tool.shardfix]` as it stands in the file, handed out checked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.table = _table(path)
+        for key in self.table:
+            if key not in KEYS:
+                meant = nearest(key, KEYS)
+                way_out = f"did you mean {meant[0]!r}?" if meant else f"there are: {', '.join(KEYS)}"
+                raise ConfigError(f"{path}: [tool.shardfix] has an unknown key {key!r}; {way_out}")
+
+    def wrong(self, key: str, expected: str) -> ConfigError:
+        value = self.table[key]
+        return ConfigError(f"{self.path}: [tool.shardfix] {key} is {value!r}; it must be {expected}")
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
+        value = self.table.get(key, allowed[0])
+        if value not in allowed:
+            raise self.wrong(key, " or ".join(f'"{word}"' for word in allowed))
+        return str(value)
+
+    def truth(self, key: str, *, default: bool) -> bool:
+        value = self.table.get(key, default)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false")
+        return value
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        value = self.table.get(key, [])
+        if not _is_strings(value):
+            raise self.wrong(key, 'a list of strings, as in ["a", "b"]')
+        return tuple(value)
+
+    def codes(self, key: str) -> tuple[str, ...]:
+        return checked_codes(self.strings(key), f"{self.path}: [tool.shardfix] {key}")
+
+    def codes_by_file(self, key: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        value = self.table.get(key, {})
+        if not isinstance(value, Mapping) or not all(_is_strings(codes) for codes in value.values()):
+            raise self.wrong(key, 'a table of pattern = list of codes, as in { "legacy/*" = ["SHD3"] }')
+        where = f"{self.path}: [tool.shardfix.{key}]"
+        return tuple((pattern, checked_codes(codes, f"{where} {pattern!r}")) for pattern, codes in value.items())
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read ({error.strerror}); make it readable, or remove it") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8, which TOML must be; save it as UTF-8") from None
+    if "shardfix" not in text:
+        return {}  # what other tools made of the file is not our concern
+    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        tool = tomllib.loads(text.replace("\r\n", "\n")).get("tool", {})
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML ({error}); correct it") from None
+    table = tool.get("shardfix", {}) if isinstance(tool, Mapping) else {}
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{path}: `shardfix` in [tool] is {table!r}; it must be a table, [tool.shardfix]")
+    return table

@@ -1,0 +1,118 @@
+"""Write lines to a stream: plain, or in colour on a terminal; what the user's files hold is shown, never obeyed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """A piece of a line with the name of its colour or weight (as rich calls them)."""
+
+    text: str
+    style: str
+
+
+Piece = str | Styled
+
+
+class Page:
+    """Lines as they gather, each in pieces; control characters are made visible as they come in."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Styled, ...]] = []
+
+    def line(self, *pieces: Piece) -> None:
+        """Add a line; a newline within a piece is shown as ``\\n``."""
+        styled = (Styled(piece, "") if isinstance(piece, str) else piece for piece in pieces)
+        self.lines.append(tuple(Styled(visible(piece.text), piece.style) for piece in styled))
+
+    def blank(self) -> None:
+        """Add an empty line, unless there is one or nothing stands above it."""
+        if self.lines and self.lines[-1]:
+            self.lines.append(())
+
+    def plain(self) -> str:
+        """The page without colour."""
+        return "".join("".join(piece.text for piece in line).rstrip() + "\n" for line in self.lines)
+
+
+def visible(text: str) -> str:
+    """Text that does nothing to a terminal: control, direction and undecodable characters are written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to colour what goes to a stream: only a terminal, unless `NO_COLOR` or `FORCE_COLOR` say otherwise."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width_of(stream: TextIO) -> int:
+    """Columns to fill: those of the terminal, at most 120; 80 where there is none."""
+    if not stream.isatty():
+        return 80
+    try:
+        return max(40, min(120, os.get_terminal_size(stream.fileno()).columns))
+    except OSError:
+        return 80
+
+
+def emit(page: Page, stream: TextIO, *, colour: bool | None = None) -> None:
+    """Write a page. ``colour`` None: as the stream and the environment say."""
+    if not (wants_colour(stream) if colour is None else colour):
+        stream.write(page.plain())
+        stream.flush()
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    for line in page.lines:
+        text = Text()
+        for piece in line:
+            text.append(piece.text, piece.style or None)
+        console.print(text, soft_wrap=True)
+    stream.flush()
+
+
+def emit_diff(diff: bytes, stream: TextIO) -> None:
+    """Write a diff: the very bytes, so that `git apply` takes them; readable and in colour on a terminal.
+
+    `FORCE_COLOR` does not count here: a coloured diff in a pipe can't be applied.
+    """
+    if not stream.isatty():
+        stream.flush()
+        stream.buffer.write(diff)
+        stream.buffer.flush()
+        return
+    page = Page()
+    for raw in diff.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        page.line(Styled(raw.removesuffix("\r"), _diff_style(raw)))
+    emit(page, stream, colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith(("diff ", "--- ", "+++ ", "new file", "index ")):
+        return "bold"
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+
+
+def table(page: Page, head: Sequence[str], rows: Iterable[Sequence[Piece]]) -> None:
+    """Add a table, its columns as wide as what they hold."""
+    body = [[cell if isinstance(cell, Styled) else Styled(cell, "") for cell in row] for row in rows]
+    everything = [[Styled(name, "bold") for name in head], *body]
+    widths = [max(len(visible(row[column].text)) for row in everything) for column in range(len(head))]
+    for row in everything:
+        pieces: list[Piece] = []
+        for cell, width in zip(row, widths, strict=True):
+            pieces += [cell, " " * (width - len(visible(cell.text)) + 2)]
+        page.line(*pieces[:-1])
