@@ -78,20 +78,16 @@ def unbound(text: str, path: str) -> set[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = symtable.symtable(text, path, "exec")
-    bound = set(dir(builtins)) | _MODULE_NAMES
-    tables, pending = [], [module]
+    bound, read = set(dir(builtins)) | _MODULE_NAMES, set()
+    pending = [module]
     while pending:
         table = pending.pop()
-        tables.append(table)
         pending += table.get_children()
-    for table in tables:
         for symbol in table.get_symbols():
-            at_module = table is module or symbol.is_declared_global()
-            if at_module and (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()):
+            if table is not module and not symbol.is_global():
+                continue
+            if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace():
                 bound.add(symbol.get_name())
-    return {
-        symbol.get_name()
-        for table in tables
-        for symbol in table.get_symbols()
-        if symbol.is_referenced() and (table is module or symbol.is_global()) and symbol.get_name() not in bound
-    }
+            if symbol.is_referenced():
+                read.add(symbol.get_name())
+    return read - bound
