@@ -541,4 +541,7 @@ def reasons(recipe: Recipe, runs: Runs, ledger: Ledger, verdict: Verdict, padded
     setting = ragged_setting(runs)
     if padded and setting is not None:
         text += f", {padded} padded at {plural(setting[1], 'sample')} on {setting[0]} ranks"
-    return (text, *dropped[:1])
+    partly: tuple[str, ...] = ()
+    if len(recipe.unknown) > 4:
+        partly = (f"{len(recipe.unknown)} unknown booleans were tried all equal and all but one equal, not every way",)
+    return (text, *dropped[:1], *partly)

@@ -29,7 +29,7 @@ class VerifierError(Exception):
 
 def torch_available(python: str | None = None) -> str | None:
     """The version of torch that an interpreter has, without importing it; ``None`` where it has none."""
-    if python is None or os.path.realpath(python) == os.path.realpath(sys.executable) == python:
+    if python is None or python == sys.executable:
         if importlib.util.find_spec("torch") is None:
             return None
         from importlib.metadata import PackageNotFoundError, version
@@ -61,7 +61,9 @@ class Verifier:
     def __init__(self, *, python: str | None = None, nproc: int = 2, timeout: float = 120.0) -> None:
         if nproc < 2:
             raise ValueError(f"nproc is {nproc}; a proof needs two ranks or more")
-        self.python = python or sys.executable
+        python = python or sys.executable
+        # the worker runs in its own folder; not resolved further, since a link is how a venv knows itself
+        self.python = os.path.abspath(python) if os.path.dirname(python) else python
         self.nproc = nproc
         self.timeout = timeout
         self.torch = ""
@@ -94,7 +96,12 @@ class Verifier:
                 stderr=self._errors,
                 pass_fds=(write_end,),
                 cwd=self._folder.name,
-                env={**os.environ, "TMPDIR": self._folder.name, "PYTHONDONTWRITEBYTECODE": "1"},
+                env={
+                    **os.environ,
+                    "TMPDIR": self._folder.name,
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS reads it before Python starts
+                },
                 start_new_session=True,  # Ctrl-C reaches this process only, which then ends the worker and its ranks
             )
         except OSError as error:

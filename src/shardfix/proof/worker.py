@@ -55,7 +55,7 @@ BUILTINS = [
 STAGES = ("before it was asked", "while the loader was built", "before the epoch's pass", "while it waited for a batch")
 PROGRESS = struct.Struct("iii")  # stage, epoch, step
 PROBE = 24  # a multiple of W*B for the commonest small batch sizes
-LARGEST = 1 << 16
+LARGEST = 1 << 13  # a pass over more samples would take seconds
 NOT_BUILT: dict[str, Any] = {
     "batch_size": None,
     "drop_last": False,
@@ -97,10 +97,10 @@ def sizes_for(batch_size: int | None, world: int) -> list[int]:
     if PROBE % full == 0 and PROBE // world >= 8:
         even = PROBE
     elif even > LARGEST:
-        even = full if full <= LARGEST else LARGEST
+        even = full if full <= LARGEST else LARGEST // 2
     if world == 1:
         return [even, even + 1]
-    candidates = [n for n in range(even + 1, even + full + world + 1) if n % world]
+    candidates = [n for n in range(even + 1, even + min(full, LARGEST) + world + 1) if n % world]
     telling = [n for n in candidates if -(-n // world) % batch == 1]
     return [even, (telling or candidates)[0], world - 1]
 
@@ -595,7 +595,6 @@ def main(target: str) -> int:
         OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", ACCELERATE_USE_CPU="true", TOKENIZERS_PARALLELISM="false"
     )
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
-    os.environ.setdefault("OBJC_DISABLE_INITIALIZE_FORK_SAFETY", "YES")
     results = (
         int(target[3:]) if target.startswith("fd:") else os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     )
