@@ -150,9 +150,7 @@ class _Walker:
             self.attribute(s, parent)
         elif isinstance(parent, ast.Subscript):
             self.subscript(s, parent)
-        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-            self.push(_State(parent, (ANY, *s.access), s.prepared, s.calls))
-        elif isinstance(parent, ast.DictComp):
+        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp)) or isinstance(parent, ast.DictComp):
             self.push(_State(parent, (ANY, *s.access), s.prepared, s.calls))
         elif isinstance(parent, (ast.Starred, ast.Await)):
             if isinstance(parent, ast.Await):

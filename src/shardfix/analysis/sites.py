@@ -33,6 +33,7 @@ class Site:
     regimes: ProgramRegimes
     options: Options
     siblings: list[Site] = field(default_factory=list, repr=False)
+    told_owner: Ownership | None = None
 
     @property
     def location(self) -> Location:
@@ -96,6 +97,8 @@ class Site:
     @cached_property
     def ownership(self) -> Ownership:
         """Who shards the loader at run time, with evidence."""
+        if self.told_owner is not None:
+            return self.told_owner
         return ownership(self.module, self.call, self.flow, self.regimes, self.options)
 
     @property
@@ -151,7 +154,27 @@ class Site:
         value = self.arguments.value("sampler")
         if value is not None and isinstance(value, (ast.Name, ast.Attribute)):
             names.append(self.module.source.source(value))
-        return role(self.module, self.call, names, self.flow)
+        found = role(self.module, self.call, names, self.flow)
+        if found == "unknown" and self._shuffles and self.epoch_loops.loops:
+            return "train"  # shuffled anew in each epoch: nobody evaluates so
+        return found
+
+    @property
+    def _shuffles(self) -> bool:
+        shuffle = self.arguments.value("shuffle")
+        if isinstance(shuffle, ast.Constant) and shuffle.value is True:
+            return True
+        return "random" in self.kinds
+
+    @cached_property
+    def read_once(self) -> bool:
+        """Whether no epoch loop drives the loader and none can: it is iterated at module level, or in a function that
+        this file calls outside of every loop."""
+        uses = self.flow.of("iterate")
+        if not uses or self.epoch_loops.why != "no-epoch-loop" or self.flow.of("returned", "escape", "argument"):
+            return False
+        functions = [self.module.function(u.node) for u in uses]
+        return all(f is None or self.module.callers(f) for f in functions)
 
     @cached_property
     def epoch_loops(self) -> EpochLoops:

@@ -1,0 +1,14 @@
+"""How a codemod says that it leaves a site alone, or that something about it is dangerous."""
+
+from __future__ import annotations
+
+from shardfix.analysis.model import Evidence, Finding
+from shardfix.analysis.refusals import REFUSALS
+from shardfix.analysis.sites import Site
+
+
+def refuse(site: Site, code: str, *, note: str = "", evidence: tuple[Evidence, ...] = ()) -> Finding:
+    """A refusal with its one reason, the lines that show it, and what the user can do."""
+    refusal = REFUSALS[code]
+    message = refusal.title + (f": {note}" if note else "")
+    return Finding(code, site.location, message, evidence, refusal.remedy)

@@ -1,0 +1,241 @@
+"""Give an unsharded loader a DistributedSampler: the edits that the train and the eval codemod share."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from shardfix.codemods._findings import refuse
+from shardfix.codemods.insert_set_epoch import tell_epoch
+
+from shardfix.analysis.groups import group_at
+from shardfix.analysis.model import Finding
+from shardfix.analysis.module import Module
+from shardfix.analysis.regimes import is_accelerator
+from shardfix.analysis.sites import Site
+from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
+from shardfix.rewrite.edits import DropImport, Edit, InsertStatements, ReplaceExpression, SetKeyword
+
+
+def is_streaming(site: Site) -> bool:
+    """Whether the dataset is an IterableDataset of this file."""
+    module, dataset = site.module, site.dataset
+    values = [dataset] if dataset is not None else []
+    if isinstance(dataset, (ast.Name, ast.Attribute)):
+        values = [d.value for d in module.bindings.reaching(dataset) if d.value is not None and d.index is None]
+    for value in values:
+        if isinstance(value, ast.Call):
+            cls = module.class_definition(value.func)
+            if cls is not None and any(b.endswith("IterableDataset") for b in module.bases(cls)):
+                return True
+            if any(q.endswith("IterableDataset") for q in module.callee(value)):
+                return True
+    return False
+
+
+_BY_RANK = re.compile(r"split_dataset_by_node|split_by_node|\.shard\(|rank\s*::|\[rank\b|\[args\.(local_)?rank\b")
+
+
+def split_by_hand(site: Site) -> bool:
+    """Whether the dataset expression, or what it is assigned from, is already split by rank."""
+    module, dataset = site.module, site.dataset
+    if dataset is None:
+        return False
+    sources = [module.source.source(dataset)]
+    if isinstance(dataset, (ast.Name, ast.Attribute)):
+        sources += [
+            module.source.source(d.statement)
+            for d in module.bindings.reaching(dataset)
+            if isinstance(d.statement, ast.Assign)
+        ]
+    return any(_BY_RANK.search(s) for s in sources)
+
+
+def sampler_name(site: Site) -> str | None:
+    """A free variable name for a new sampler, made from the loader's: ``val_loader`` gives ``val_sampler``."""
+    target = site.target
+    name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+    prefix = re.sub(r"_?(data_?)?loader.*$|_?dl$", "", name, flags=re.I).strip("_")
+    role = site.role if site.role != "unknown" else "data"
+    candidates = [f"{prefix}_sampler"] if prefix else []
+    return free_name(site.module, site.call, [*candidates, f"{role}_sampler", f"{role}_shard_sampler"])
+
+
+def _accelerator(module: Module, node: ast.AST) -> str | None:
+    """How the running Accelerator is called where a loader is built."""
+    scope = module.function(node)
+    for d in module.bindings.definitions:
+        inside = d.scope is scope or (d.scope is module.tree and scope is None)
+        if inside and d.kind in ("assign", "parameter") and "." not in d.key:
+            made = isinstance(d.value, ast.Call) and is_accelerator(module, d.value)
+            if made and getattr(d.statement, "lineno", 0) < getattr(node, "lineno", 0):
+                return d.key
+            if d.kind == "parameter" and d.key == "accelerator":
+                return d.key
+    return None
+
+
+def _plain(node: ast.expr) -> bool:
+    """Whether evaluating an expression twice gives the same object."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Constant, ast.Name)):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
+    """The edits that shard a loader by rank.
+
+    Args:
+        shuffle: source of the sampler's ``shuffle`` value.
+        tell: whether ``set_epoch`` must be told (training); else it is where an epoch loop is seen.
+    """
+    module = site.module
+    if is_streaming(site):
+        return refuse(site, "SHD908")
+    if split_by_hand(site):
+        return refuse(site, "SHD917")
+    dataset = site.dataset
+    if dataset is None or any(
+        a.from_dict for a in site.arguments.bound.values() if a.name in ("shuffle", "sampler", "dataset")
+    ):
+        return refuse(site, "SHD903")
+    if "generator" in site.arguments.bound and not site.options.unsafe:
+        return refuse(site, "SHD914")
+    class_name, edits_for_class = spell_distributed_sampler(module, site.call)
+    edits: list[Edit] = list(edits_for_class)
+    numbers = ""
+    condition = ""
+    if site.ownership.via_accelerate:
+        accelerator = _accelerator(module, site.call)
+        if accelerator is None:
+            return refuse(site, "SHD913", note="no Accelerator is in sight here")
+        numbers = f", num_replicas={accelerator}.num_processes, rank={accelerator}.process_index"
+    else:
+        group = group_at(module, site.call, site.regimes)
+        if group.exists == "unknown":
+            return refuse(site, "SHD913")
+        if group.exists == "optional":
+            condition = group.condition
+            if not condition:
+                package, more = spell_distributed_package(module)
+                edits.extend(more)
+                condition = f"{package}.is_available() and {package}.is_initialized()"
+    arm = site.arms[0] if site.arms and site.arms[0].kind != "none" else None
+    statement = module.statement(site.call)
+    if any(
+        isinstance(n, (ast.Lambda, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp))
+        for n in _within(module, site)
+    ):
+        return refuse(site, "SHD923", note="it is built inside a comprehension or lambda")
+    dataset_source = module.source.source(dataset)
+    if arm is None:
+        name = sampler_name(site)
+        if name is None:
+            return refuse(site, "SHD910", note="no free name for the sampler")
+        lines: list[str] = []
+        if not _plain(dataset):
+            hoisted = free_name(
+                module, site.call, (name.replace("_sampler", "_dataset"), name.replace("_sampler", "_set"))
+            )
+            if hoisted is None or "\n" in dataset_source:
+                return refuse(site, "SHD903", note="the dataset is built inside the call")
+            lines.append(f"{hoisted} = {dataset_source}")
+            edits.append(ReplaceExpression(module.path, module.source.span(dataset), hoisted))
+            dataset_source = hoisted
+        made = f"{class_name}({dataset_source}{numbers}, shuffle={shuffle})"
+        lines.append(f"{name} = {made} if {condition} else None" if condition else f"{name} = {made}")
+        edits.append(InsertStatements(module.path, module.source.span(statement), "before", tuple(lines)))
+        edits.extend(_keywords(site, name, shuffle, optional=bool(condition)))
+    else:
+        edits_or_finding = _replace_sampler(site, class_name, numbers, shuffle, condition)
+        if isinstance(edits_or_finding, Finding):
+            return edits_or_finding
+        name, more = edits_or_finding
+        edits.extend(more)
+    guard = ("none" if arm is None else "kind") if condition else ""
+    told = tell_epoch(site, name, guard, class_name, sampler_is_new=arm is None)
+    if isinstance(told, str):
+        if tell and not site.read_once:
+            return refuse(site, told)
+    elif tell or site.options.eval_set_epoch:
+        edits.extend(told)
+    return edits
+
+
+def _within(module: Module, site: Site) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    for n in module.around(site.call):
+        if isinstance(n, ast.stmt):
+            break
+        found.append(n)
+    return found
+
+
+def _keywords(site: Site, name: str, shuffle: str, *, optional: bool) -> list[Edit]:
+    """``sampler=name`` in the call, and ``shuffle`` taken out, or left for one process."""
+    module, path = site.module, site.module.path
+    call = module.source.span(site.call)
+    existing = site.arguments.bound.get("shuffle")
+    given = existing is not None and not (isinstance(existing.value, ast.Constant) and existing.value.value is False)
+    edits: list[Edit] = []
+    if optional and given and existing is not None:
+        value = f"{name} is None" if shuffle == "True" else f"{module.source.source(existing.value)} and {name} is None"
+        edits.append(SetKeyword(path, call, "shuffle", f"({value})", positional=existing.position))
+        edits.append(SetKeyword(path, call, "sampler", name))
+    elif existing is not None and existing.position is not None:
+        edits.append(SetKeyword(path, call, "shuffle", "False", positional=existing.position))
+        edits.append(SetKeyword(path, call, "sampler", name))
+    else:
+        edits.append(SetKeyword(path, call, "sampler", name, replacing="shuffle" if existing is not None else None))
+    return edits
+
+
+def _replace_sampler(
+    site: Site, class_name: str, numbers: str, shuffle: str, condition: str
+) -> tuple[str, list[Edit]] | Finding:
+    """Put a DistributedSampler where the loader's own sampler is constructed."""
+    module, path = site.module, site.module.path
+    if len(site.arms) != 1:
+        return refuse(site, "SHD922")
+    arm = site.arms[0]
+    assert isinstance(arm.node, ast.Call)
+    for other in site.siblings:
+        if other is not site and any(a.node is arm.node for a in other.arms):
+            return refuse(site, "SHD902", note="two loaders share the sampler")
+    written = module.source.source(arm.node)
+    value = site.arguments.value("sampler")
+    name = module.source.source(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+    edits: list[Edit] = []
+    dataset = site.dataset
+    assert dataset is not None
+    source = module.source.source(dataset)
+    if arm.kind == "subset-random":
+        indices = arm.arguments.value("indices") if arm.arguments else None
+        if indices is None or not name or not arm.definitions:
+            return refuse(site, "SHD915")
+        subset, imports = spell_subset(module)
+        edits.extend(imports)
+        base = re.sub(r"_?sampler$", "", name.rsplit(".", 1)[-1]) or site.role
+        variable = free_name(module, site.call, (f"{base}_set", f"{base}_subset", f"{base}_dataset"))
+        if variable is None or "\n" in module.source.source(indices):
+            return refuse(site, "SHD915")
+        line = f"{variable} = {subset}({source}, {module.source.source(indices)})"
+        statement = module.statement(arm.node)
+        edits.append(InsertStatements(path, module.source.span(statement), "before", (line,)))
+        edits.append(ReplaceExpression(path, module.source.span(dataset), variable))
+        source = variable
+    made = f"{class_name}({source}{numbers}, shuffle={shuffle})"
+    if condition:
+        if arm.kind == "subset-random":
+            return refuse(site, "SHD915", note="a subset sampler in a program that also runs in one process")
+        made = f"{made} if {condition} else {written}"
+        if not name:
+            made = f"({made})"
+    elif isinstance(arm.node.func, ast.Name):
+        edits.append(DropImport(path, arm.node.func.id))
+    if "\n" in written and condition:
+        return refuse(site, "SHD902", note="the sampler's construction spans lines")
+    edits.append(ReplaceExpression(path, module.source.span(arm.node), made))
+    return name, edits

@@ -1,0 +1,253 @@
+"""Shard evaluation loaders that every rank reads whole, where the metric stays right; keep evaluation in order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from shardfix.codemods._findings import refuse
+from shardfix.codemods._sharding import shard
+
+from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.module import Module
+from shardfix.analysis.rules import Example, Planned, Rule
+from shardfix.analysis.samplers import Arm
+from shardfix.analysis.sites import Site
+from shardfix.rewrite.edits import Edit, SetKeyword
+
+
+def _ordered(module: Module, arms: Sequence[Arm]) -> list[Edit]:
+    """``shuffle=False`` on each DistributedSampler that leaves it to the default, which shuffles."""
+    edits: list[Edit] = []
+    for arm in arms:
+        if arm.kind == "distributed" and isinstance(arm.node, ast.Call) and arm.arguments is not None:
+            if arm.arguments.value("shuffle") is None and not arm.arguments.opaque:
+                edits.append(SetKeyword(module.path, module.source.span(arm.node), "shuffle", "False"))
+    return edits
+
+
+def _shuffled(site: Site) -> Change | Finding | str | None:
+    module = site.module
+    arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
+    distributed = [a for a in arms if a.kind == "distributed"]
+    guard = site.evaluation.guard
+    if guard is not None:
+        return Finding(
+            "SHD706",
+            site.location,
+            "a distributed sampler in an evaluation that only the main process runs: it sees 1/W of the samples",
+            (guard, module.evidence(distributed[0].node)),
+            "evaluate on every rank and reduce the metric, or use a plain loader on the main process",
+        )
+    edits = _ordered(module, arms)
+    if not edits:
+        return _metric(site, distributed) or "a DistributedSampler shards it"
+    shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
+    if any(s.role != "eval" for s in shared):
+        return refuse(site, "SHD902", note="a training loader shares the sampler")
+    return Change(
+        site.location,
+        "distribute_eval_sampler",
+        ("SHD501",),
+        "safe",
+        "keep evaluation in the dataset's order",
+        tuple(edits),
+        consequences=("each rank evaluates the same number of samples as before, now in the dataset's order",),
+        evidence=tuple(module.evidence(a.node) for a in distributed),
+    )
+
+
+def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
+    """A sharded evaluation whose metric is one rank's part of it, or counts the padding."""
+    found = site.evaluation
+    loops = [u.node for u in site.flow.of("iterate")]
+    accumulates = any(_accumulates(n) for loop in loops for n in ast.walk(loop))
+    if not accumulates or found.exact is not None:
+        return None
+    evidence = site.module.evidence(distributed[0].node)
+    if found.reduction is None:
+        return Finding(
+            "SHD503",
+            site.location,
+            "the evaluation is sharded and its result is not combined: each rank's metric covers its own share only",
+            (evidence, site.module.evidence(loops[0])),
+            "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
+        )
+    return Finding(
+        "SHD502",
+        site.location,
+        "up to W-1 samples are counted twice in the reduced metric: the sampler repeats samples so that the ranks are even",
+        (evidence, found.reduction),
+        "cut the gathered results at len(dataset), or place them by sample index",
+    )
+
+
+def _accumulates(node: ast.AST) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return True
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("append", "extend", "update")
+    )
+
+
+def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
+    if site.batch_arms or site.kinds & {"weighted", "custom"}:
+        return refuse(site, "SHD915")
+    if site.kinds & {"parameter", "unknown"}:
+        return refuse(site, "SHD902")
+    module = site.module
+    found = site.evaluation
+    if found.guard is not None:
+        return f"only the main process evaluates (line {found.guard.location.line}), so one rank reads everything, as it should"
+    if not found.functions:
+        return refuse(site, "SHD923")
+    if found.positional is not None:
+        return refuse(site, "SHD921", evidence=(found.positional,))
+    reason = ""
+    code = ""
+    if found.reduction is None:
+        code, reason = (
+            "SHD904",
+            "the metric is not reduced across ranks: sharded, each rank's covers its own share only",
+        )
+    elif found.exact is None:
+        code, reason = "SHD906", "up to W-1 samples are counted twice: padding reaches the reduced metric"
+    if reason and not options.unsafe:
+        evidence = (found.reduction,) if found.reduction is not None else ()
+        return refuse(site, code, evidence=evidence)
+    edits = shard(site, shuffle="False", tell=False)
+    if isinstance(edits, Finding):
+        return edits
+    return Change(
+        site.location,
+        "distribute_eval_sampler",
+        ("SHD302",),
+        "unsafe" if reason else "safe",
+        "evaluate each sample on one rank",
+        tuple(edits),
+        reason=reason,
+        consequences=("with W processes each rank evaluates 1/W of the samples; until now each evaluated all of them",),
+        evidence=tuple(e for e in (*site.owner_evidence, found.reduction, found.exact) if e is not None),
+    )
+
+
+def plan(sites: Sequence[Site], options: Options) -> Planned:
+    """Changes for the evaluation loaders of one module that nobody shards, or that a shuffling sampler shards."""
+    changes: list[Change] = []
+    findings: list[tuple[Location, Finding]] = []
+    right: list[tuple[Location, str]] = []
+    for site in sites:
+        if site.kind != "torch" or site.arguments.opaque or site.owner != "ddp" or site.role != "eval":
+            continue
+        inner = {i.kind for b in site.batch_arms for i in b.inner}
+        outcome = _shuffled(site) if "distributed" in site.kinds | inner else _unsharded(site, options)
+        if isinstance(outcome, Change):
+            changes.append(outcome)
+        elif isinstance(outcome, Finding):
+            findings.append((site.location, outcome))
+        elif outcome is not None:
+            right.append((site.location, outcome))
+    return Planned(tuple(changes), tuple(findings), tuple(right))
+
+
+_EVAL = (
+    "import torch\n"
+    "import torch.distributed as dist\n"
+    "from torch.utils.data import DataLoader\n"
+    "{imports}"
+    "\n"
+    'dist.init_process_group("gloo")\n'
+    "val_set = [(i, i % 2) for i in range(7)]\n"
+    "{loader}"
+    "\n"
+    "\n"
+    "@torch.no_grad()\n"
+    "def evaluate(model):\n"
+    "    hits = torch.zeros(len(val_set))\n"
+    "    for index, label in val_loader:\n"
+    "        hits[index] = (model(index) == label).float()\n"
+    "    dist.all_reduce(hits, op=dist.ReduceOp.MAX)\n"
+    "    return hits.mean()\n"
+)
+
+RULE = Rule(
+    name="distribute_eval_sampler",
+    command="DistributeEvalSampler",
+    codes={
+        "SHD302": "unsharded evaluation: every rank evaluates all samples",
+        "SHD501": "evaluation in shuffled order",
+        "SHD502": "padding counted in a reduced metric",
+        "SHD503": "sharded evaluation that is not reduced",
+    },
+    tier="safe",
+    why="Without a sampler each of W ranks evaluates every sample: W times the work. A DistributedSampler shuffles unless told "
+    "shuffle=False, so files written in order are permuted. It pads: 7 samples on 2 ranks become 8 visits, and a reduced count of 1 "
+    "in 7 becomes 2 in 8 (torch 2.13). Hence a loader is sharded only where the results are reduced and placed by sample index, cut "
+    "at the dataset's length, or gathered for metrics.",
+    refuses="Where the metric is not reduced, where padding would reach it (both: --unsafe), where one rank evaluates, and where "
+    "results are written in the loader's order.",
+    plan=plan,
+    valid=(
+        Example(
+            "the main process alone evaluates",
+            "import torch\n"
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "val_loader = DataLoader(list(range(8)), batch_size=2)\n"
+            "if dist.get_rank() == 0:\n"
+            "    with torch.no_grad():\n"
+            "        for batch in val_loader:\n"
+            "            print(batch)\n",
+        ),
+        Example(
+            "nothing reduces the metric",
+            "import torch\n"
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "val_loader = DataLoader(list(range(8)), batch_size=2)\n"
+            "total = 0\n"
+            "with torch.no_grad():\n"
+            "    for batch in val_loader:\n"
+            "        total += batch.sum()\n",
+            code="SHD904",
+        ),
+    ),
+    invalid=(
+        Example(
+            "results are placed by sample index and combined, so padding can't count twice",
+            _EVAL.format(imports="", loader="val_loader = DataLoader(val_set, batch_size=2)\n"),
+            _EVAL.format(
+                imports="from torch.utils.data.distributed import DistributedSampler\n",
+                loader="val_sampler = DistributedSampler(val_set, shuffle=False)\n"
+                "val_loader = DataLoader(val_set, batch_size=2, sampler=val_sampler)\n",
+            ),
+            code="SHD302",
+        ),
+        Example(
+            "a DistributedSampler that shuffles evaluation by default",
+            _EVAL.format(
+                imports="from torch.utils.data.distributed import DistributedSampler\n",
+                loader="val_loader = DataLoader(val_set, batch_size=2, sampler=DistributedSampler(val_set))\n",
+            ),
+            _EVAL.format(
+                imports="from torch.utils.data.distributed import DistributedSampler\n",
+                loader="val_loader = DataLoader(val_set, batch_size=2, sampler=DistributedSampler(val_set, shuffle=False))\n",
+            ),
+            code="SHD501",
+        ),
+    ),
+)
+
+
+def __getattr__(name: str) -> type:
+    if name != RULE.command:
+        raise AttributeError(name)
+    from shardfix.libcst_command import command_for
+
+    return command_for(RULE)

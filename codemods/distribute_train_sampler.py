@@ -1,0 +1,239 @@
+"""Give training loaders that nobody shards a DistributedSampler that keeps their shuffle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from shardfix.codemods._findings import refuse
+from shardfix.codemods._sharding import shard
+from shardfix.codemods.insert_set_epoch import tell_epoch
+
+from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.rules import Example, Planned, Rule
+from shardfix.analysis.sites import Site
+from shardfix.rewrite.edits import Edit, SetKeyword
+
+
+def shuffle_of(site: Site) -> str:
+    """Source of the ``shuffle`` value that keeps what the loader does today."""
+    if site.kinds & {"random", "subset-random"}:
+        return "True"
+    if "sequential" in site.kinds:
+        return "False"
+    value = site.arguments.value("shuffle")
+    if value is None:
+        return "False"
+    if isinstance(value, ast.Constant):
+        return "True" if value.value else "False"
+    return site.module.source.source(value)
+
+
+def _unsharded(site: Site) -> Change | Finding | None:
+    if site.owner != "ddp":
+        return None
+    if site.kinds & {"distributed"}:
+        return _both_given(site)
+    if site.role != "train":
+        return None
+    if site.batch_arms or site.kinds & {"weighted", "custom"}:
+        return refuse(site, "SHD915")
+    if site.kinds & {"parameter", "unknown"}:
+        return refuse(site, "SHD902")
+    module = site.module
+    if not site.flow.of("iterate", "next", "argument"):
+        return refuse(site, "SHD909", note="nothing in this file trains on the loader")
+    if any(
+        a.kind == "random" and (a.constant("num_samples") is not None or a.constant("replacement")) for a in site.arms
+    ):
+        return refuse(site, "SHD915")
+    edits = shard(site, shuffle=shuffle_of(site), tell=True)
+    if isinstance(edits, Finding):
+        return edits
+    return Change(
+        site.location,
+        "distribute_train_sampler",
+        ("SHD301",),
+        "safe",
+        "give each rank its own share of the training data",
+        tuple(edits),
+        consequences=(
+            "with W processes each rank reads 1/W of the samples an epoch, in 1/W of the steps; until now each read all of them",
+            "the batch size of each rank stays, so the effective batch now holds W different batches instead of W equal draws",
+        ),
+        evidence=(*site.owner_evidence, module.evidence(site.call)),
+    )
+
+
+def _both_given(site: Site) -> Change | Finding | None:
+    """``shuffle=True`` beside a sampler that is None in one process only: DataLoader raises in every other run."""
+    value = site.arguments.value("shuffle")
+    sampler = site.arguments.value("sampler")
+    if not (isinstance(value, ast.Constant) and value.value is True) or not isinstance(sampler, ast.Name):
+        return None
+    if not site.kinds <= {"distributed", "none"}:
+        return None
+    module = site.module
+    call = module.source.span(site.call)
+    optional = "none" in site.kinds
+    argument = site.arguments.bound["shuffle"]
+    new = f"({sampler.id} is None)" if optional else "False"
+    edits: list[Edit] = [SetKeyword(module.path, call, "shuffle", new, positional=argument.position)]
+    arm = next(a for a in site.arms if a.kind == "distributed")
+    assert isinstance(arm.node, ast.Call)
+    if not site.told:
+        told = tell_epoch(site, sampler.id, "none" if optional else "", module.source.source(arm.node.func))
+        if isinstance(told, str):
+            return refuse(site, told)
+        edits.extend(told)
+    return Change(
+        site.location,
+        "distribute_train_sampler",
+        ("SHD303",),
+        "safe",
+        "let the sampler shuffle in several processes, the loader in one",
+        tuple(edits),
+        consequences=("the run in several processes no longer raises ValueError; one process shuffles as before",),
+        evidence=(module.evidence(arm.node), module.evidence(value)),
+    )
+
+
+def plan(sites: Sequence[Site], options: Options) -> Planned:
+    """Changes for the training loaders of one module that every rank reads whole."""
+    changes: list[Change] = []
+    findings: list[tuple[Location, Finding]] = []
+    for site in sites:
+        if site.kind != "torch" or site.arguments.opaque:
+            continue
+        outcome = _unsharded(site)
+        if isinstance(outcome, Change):
+            changes.append(outcome)
+        elif outcome is not None:
+            findings.append((site.location, outcome))
+    return Planned(tuple(changes), tuple(findings))
+
+
+_DDP = (
+    "import torch\n"
+    "import torch.distributed as dist\n"
+    "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+    "from torch.utils.data import DataLoader\n"
+)
+
+RULE = Rule(
+    name="distribute_train_sampler",
+    command="DistributeTrainSampler",
+    codes={
+        "SHD301": "unsharded training: every rank reads all the data",
+        "SHD303": "shuffle=True beside a sampler raises in several processes",
+    },
+    tier="safe",
+    why="DistributedDataParallel averages gradients and shards nothing: with a plain loader each of W ranks reads every sample of every "
+    "epoch (21 of 21 on both ranks of 2, torch 2.13), and with equal seeds even the same batches, so W processes do the work of one.",
+    refuses="Where no process group is sure to exist at the construction, where no epoch loop is seen, for weighted, custom and batch "
+    "samplers, for streams, and for datasets already split by rank.",
+    plan=plan,
+    valid=(
+        Example(
+            "the documented conditional form is right",
+            "import os\n"
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'distributed = int(os.environ.get("WORLD_SIZE", "1")) > 1\n'
+            "if distributed:\n"
+            '    dist.init_process_group("gloo")\n'
+            "train_set = list(range(8))\n"
+            "sampler = DistributedSampler(train_set) if distributed else None\n"
+            "loader = DataLoader(train_set, batch_size=2, shuffle=(sampler is None), sampler=sampler)\n"
+            "for epoch in range(2):\n"
+            "    if distributed:\n"
+            "        sampler.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+        ),
+        Example(
+            "the loader is built before the process group exists",
+            _DDP + "\n"
+            "train_loader = DataLoader(torch.arange(8.0), batch_size=2, shuffle=True)\n"
+            "\n"
+            "\n"
+            "def main():\n"
+            '    dist.init_process_group("gloo")\n'
+            "    model = DDP(torch.nn.Linear(1, 1))\n"
+            "    for epoch in range(2):\n"
+            "        for batch in train_loader:\n"
+            "            model(batch).sum().backward()\n"
+            "\n"
+            "\n"
+            "main()\n",
+            code="SHD913",
+        ),
+    ),
+    invalid=(
+        Example(
+            "a plain shuffled loader under DDP",
+            _DDP + "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = torch.arange(8.0).view(-1, 1)\n"
+            "loader = DataLoader(dataset, batch_size=2, shuffle=True, drop_last=True)\n"
+            "model = DDP(torch.nn.Linear(1, 1))\n"
+            "for epoch in range(2):\n"
+            "    for batch in loader:\n"
+            "        model(batch).sum().backward()\n",
+            _DDP + "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = torch.arange(8.0).view(-1, 1)\n"
+            "train_sampler = DistributedSampler(dataset, shuffle=True)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=train_sampler, drop_last=True)\n"
+            "model = DDP(torch.nn.Linear(1, 1))\n"
+            "for epoch in range(2):\n"
+            "    train_sampler.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        model(batch).sum().backward()\n",
+            code="SHD301",
+        ),
+        Example(
+            "the project's own condition keeps one process as it is",
+            "import torch\n"
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            "\n"
+            "def train(args, train_set, model):\n"
+            "    if args.distributed:\n"
+            '        dist.init_process_group("gloo")\n'
+            "    train_loader = DataLoader(train_set, batch_size=2, shuffle=True)\n"
+            "    for epoch in range(args.epochs):\n"
+            "        for batch in train_loader:\n"
+            "            model(batch).backward()\n",
+            "import torch\n"
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            "\n"
+            "def train(args, train_set, model):\n"
+            "    if args.distributed:\n"
+            '        dist.init_process_group("gloo")\n'
+            "    train_sampler = DistributedSampler(train_set, shuffle=True) if args.distributed else None\n"
+            "    train_loader = DataLoader(train_set, batch_size=2, shuffle=(train_sampler is None), sampler=train_sampler)\n"
+            "    for epoch in range(args.epochs):\n"
+            "        if train_sampler is not None:\n"
+            "            train_sampler.set_epoch(epoch)\n"
+            "        for batch in train_loader:\n"
+            "            model(batch).backward()\n",
+            code="SHD301",
+        ),
+    ),
+)
+
+
+def __getattr__(name: str) -> type:
+    if name != RULE.command:
+        raise AttributeError(name)
+    from shardfix.libcst_command import command_for
+
+    return command_for(RULE)

@@ -1,0 +1,331 @@
+"""Report what reads the wrong data and can't be edited safely: the fact, the line, and the way out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from shardfix.codemods._sharding import is_streaming
+
+from shardfix.analysis.flow import last_name
+from shardfix.analysis.groups import group_at
+from shardfix.analysis.model import Evidence, Finding, Location, Options
+from shardfix.analysis.module import Module
+from shardfix.analysis.processes import is_rank, is_world_size
+from shardfix.analysis.regimes import is_accelerator
+from shardfix.analysis.rules import Example, Planned, Rule
+from shardfix.analysis.samplers import Arm
+from shardfix.analysis.sites import Site
+
+_GLOBAL_RNG = ("random.shuffle", "random.sample", "random.choice", "numpy.random.permutation", "numpy.random.shuffle")
+
+
+def _class_of(module: Module, arm: Arm) -> ast.ClassDef | None:
+    return module.class_definition(arm.node.func) if isinstance(arm.node, ast.Call) else None
+
+
+def _method(module: Module, cls: ast.ClassDef, name: str) -> ast.AST | None:
+    return module.method(cls, name)
+
+
+def _reads_rank(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.expr) and is_rank(n) for n in ast.walk(node))
+
+
+def _prepared_hazards(site: Site) -> Iterator[Finding]:
+    module, where = site.module, site.location
+    for arm in (*site.arms, *site.batch_arms):
+        if arm.kind != "custom" or not isinstance(arm.node, ast.Call):
+            continue
+        arguments = [*arm.node.args, *(k.value for k in arm.node.keywords)]
+        if any(is_rank(a) for a in arguments) and any(is_world_size(a) for a in arguments):
+            yield Finding(
+                "SHD702",
+                where,
+                f"{arm.label} already takes its rank's part, and prepare() shards again: each epoch reads 1/W of the data",
+                (module.evidence(arm.node), *site.owner_evidence),
+                "do not hand this loader to prepare(); move its batches with accelerator.device",
+            )
+            continue
+        cls = _class_of(module, arm)
+        draws = _method(module, cls, "__iter__") if cls is not None else None
+        if (
+            cls is None
+            or draws is None
+            or "generator" in {a.attr for a in ast.walk(cls) if isinstance(a, ast.Attribute)}
+        ):
+            continue
+        for call in (n for n in ast.walk(draws) if isinstance(n, ast.Call)):
+            names = module.callee(call)
+            torch_global = "torch.randperm" in names and not any(k.arg == "generator" for k in call.keywords)
+            if torch_global or not names.isdisjoint(_GLOBAL_RNG):
+                yield Finding(
+                    "SHD701",
+                    where,
+                    f"{arm.label} shuffles with the global generator, which differs by rank: shards overlap and samples are missed",
+                    (module.evidence(call), *site.owner_evidence),
+                    "keep a torch.Generator in self.generator and draw from it: accelerate synchronises an attribute of that name",
+                )
+                break
+    size = site.arguments.value("batch_size")
+    if isinstance(size, ast.Constant) and size.value is None and not is_streaming(site):
+        yield Finding(
+            "SHD712",
+            where,
+            "batch_size=None leaves prepare() no batch sampler to shard: the loader raises at its first use in several processes",
+            (module.evidence(site.call), *site.owner_evidence),
+            "DataLoader(ds, batch_size=1, collate_fn=lambda batch: batch[0]) keeps the dataset's own batches",
+        )
+    yield from _streams(site)
+    yield from _gathered(site)
+    yield from _schedules(site)
+
+
+def _streams(site: Site) -> Iterator[Finding]:
+    module, dataset = site.module, site.dataset
+    values = [dataset] if dataset is not None else []
+    if isinstance(dataset, ast.Name):
+        values = [d.value for d in module.bindings.reaching(dataset) if d.value is not None]
+    for value in values:
+        cls = module.class_definition(value.func) if isinstance(value, ast.Call) else None
+        draws = _method(module, cls, "__iter__") if cls is not None else None
+        if cls is None or draws is None or not any(b.endswith("IterableDataset") for b in module.bases(cls)):
+            continue
+        if _reads_rank(draws):
+            yield Finding(
+                "SHD703",
+                site.location,
+                "the stream yields only its rank's records, and prepare() takes all batches from rank 0: the others are never read",
+                (module.evidence(draws), *site.owner_evidence),
+                "yield every record and let prepare() split them, or do not prepare this loader",
+            )
+        if (
+            "pad_sequence" in module.text
+            and "dispatch_batches" not in module.text
+            and "collate_fn" in site.arguments.bound
+        ):
+            yield Finding(
+                "SHD714",
+                site.location,
+                "batches padded to different widths can't be joined on rank 0, which dispatches a stream's batches",
+                (module.evidence(site.call),),
+                "Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=False))",
+            )
+
+
+def _gathered(site: Site) -> Iterator[Finding]:
+    module = site.module
+    for use in site.flow.of("iterate"):
+        body = getattr(use.node, "body", [])
+        for call in (n for s in body if isinstance(s, ast.stmt) for n in ast.walk(s) if isinstance(n, ast.Call)):
+            named = isinstance(call.func, ast.Attribute) and call.func.attr in ("gather", "gather_object")
+            if named and isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value):
+                if _trimmed(module, use.node) or site.role == "train":
+                    continue
+                yield Finding(
+                    "SHD707",
+                    site.location,
+                    "gather() keeps the samples that prepare() repeats to fill the last batch: they are counted twice",
+                    (module.evidence(call),),
+                    "accelerator.gather_for_metrics drops them",
+                )
+                return
+
+
+def _trimmed(module: Module, loop: ast.AST) -> bool:
+    source = module.source.source(loop) if isinstance(loop, ast.stmt) else ""
+    return "samples_seen" in source or ("len(" in source and ".dataset)" in source)
+
+
+def _schedules(site: Site) -> Iterator[Finding]:
+    """A prepared loader's length in a schedule whose scheduler is prepared too: it takes W steps a call."""
+    module = site.module
+    lengths = [u for u in site.flow.of("length") if u.prepared is not None]
+    if not lengths:
+        return
+    for call in module.calls:
+        if not (
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr == "prepare"
+            and is_accelerator(module, call.func.value)
+        ):
+            continue
+        scheduled = any("sched" in last_name(a).lower() for a in call.args)
+        later = [u for u in lengths if getattr(u.node, "lineno", 0) < call.lineno]
+        scaled = "num_processes" in module.text
+        if scheduled and later and not scaled:
+            yield Finding(
+                "SHD713",
+                site.location,
+                "the schedule's length is taken from the prepared loader, and the prepared scheduler makes W steps a call: the rate "
+                "reaches its end after 1/W of the training",
+                (module.evidence(later[0].node), module.evidence(call)),
+                "take len(loader) before prepare(), or multiply by accelerator.num_processes",
+            )
+            return
+
+
+def _ddp_hazards(site: Site) -> Iterator[Finding]:
+    module, where = site.module, site.location
+    for arm in site.arms:
+        if arm.kind != "distributed" or arm.arguments is None:
+            continue
+        replicas, seed = arm.arguments.value("num_replicas"), arm.arguments.value("seed")
+        if replicas is not None and _constant(module, replicas):
+            yield Finding(
+                "SHD705",
+                where,
+                f"num_replicas={module.source.source(replicas)} is a constant: with any other number of processes samples are missed or "
+                "read twice",
+                (module.evidence(arm.node),),
+                "leave num_replicas and rank out, or pass torch.distributed.get_world_size()",
+            )
+        if seed is not None and _by_rank(module, seed):
+            yield Finding(
+                "SHD704",
+                where,
+                "the sampler's seed differs by rank: the ranks cut different permutations, so shards overlap and samples are missed",
+                (module.evidence(arm.node),),
+                "give every rank the same seed",
+            )
+        explicit = arm.arguments.value("num_replicas") is not None and arm.arguments.value("rank") is not None
+        if not explicit and arm.test is None and site.regimes.own and not _under_condition(module, arm.node):
+            makes = [r for r in site.regimes.own if r.what == "init"]
+            group = group_at(module, arm.node, site.regimes)
+            if makes and group.exists == "unknown" and module.function(arm.node) is None:
+                yield Finding(
+                    "SHD710",
+                    where,
+                    "the sampler is built at import, before init_process_group: DistributedSampler raises",
+                    (module.evidence(arm.node), makes[0].evidence),
+                    "build dataset, sampler and loader after init_process_group",
+                )
+    workers = site.arguments.value("persistent_workers")
+    if isinstance(workers, ast.Constant) and workers.value is True and site.dataset is not None:
+        source = module.source.source(site.dataset)
+        for call in module.calls:
+            if (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr == "set_epoch"
+                and module.source.source(call.func.value) == source
+            ):
+                yield Finding(
+                    "SHD708",
+                    where,
+                    "persistent workers keep the copy of the dataset they started with: its set_epoch never reaches them",
+                    (module.evidence(call), module.evidence(site.call)),
+                    "persistent_workers=False, or let the dataset read the epoch from shared memory",
+                )
+
+
+def _under_condition(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(n, (ast.If, ast.IfExp)) for n in module.around(node))
+
+
+def _constant(module: Module, node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int)
+    if isinstance(node, ast.Name):
+        values = [d.value for d in module.bindings.reaching(node)]
+        return bool(values) and all(isinstance(v, ast.Constant) and isinstance(v.value, int) for v in values)
+    return isinstance(node, ast.Call) and "torch.cuda.device_count" in module.callee(node)
+
+
+def _by_rank(module: Module, node: ast.expr) -> bool:
+    for n in ast.walk(node):
+        if isinstance(n, ast.expr) and is_rank(n):
+            return True
+    return False
+
+
+def plan(sites: Sequence[Site], options: Options) -> Planned:
+    """Hazards of the loaders of one module."""
+    findings: list[tuple[Location, Finding]] = []
+    for site in sites:
+        if site.kind != "torch":
+            continue
+        if site.owner == "accelerate":
+            findings.extend((site.location, f) for f in _prepared_hazards(site))
+        elif site.owner == "ddp":
+            findings.extend((site.location, f) for f in _ddp_hazards(site))
+            if site.dataset is not None and is_streaming(site):
+                findings.append((site.location, _whole_stream(site)))
+    return Planned(findings=tuple(findings))
+
+
+def _whole_stream(site: Site) -> Finding:
+    evidence: tuple[Evidence, ...] = (site.module.evidence(site.call), *site.owner_evidence)
+    return Finding(
+        "SHD711",
+        site.location,
+        "nobody splits this stream: unless its __iter__ looks at the rank, every rank reads all of it; a stream whose length "
+        "differs by rank hangs the others",
+        evidence,
+        "in __iter__, yield every world-size-th record starting at the rank (workers counted in); DataLoader takes no sampler here",
+    )
+
+
+_ACC = "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n\naccelerator = Accelerator()\n"
+
+RULE = Rule(
+    name="hazards",
+    command="ReportHazards",
+    codes={
+        "SHD701": "custom sampler draws from an unsynchronised generator",
+        "SHD702": "rank-aware sampler in a prepared loader",
+        "SHD703": "self-sharding stream in a prepared loader",
+        "SHD704": "sampler seed differs by rank",
+        "SHD705": "num_replicas is a constant",
+        "SHD706": "distributed sampler in a main-process evaluation",
+        "SHD707": "gather() counts repeated samples",
+        "SHD708": "dataset.set_epoch with persistent workers",
+        "SHD710": "sampler built before the process group",
+        "SHD711": "stream that nobody splits",
+        "SHD712": "batch_size=None in a prepared loader",
+        "SHD713": "schedule length from a prepared loader",
+        "SHD714": "dispatched batches of different widths",
+    },
+    tier="report",
+    why="Each was run with two gloo processes (torch 2.13, accelerate 1.15): data lost or read twice, a wrong metric, or a crash that "
+    "only several processes see. The right repair depends on what the author meant.",
+    refuses="Nothing is edited.",
+    plan=plan,
+    valid=(
+        Example(
+            "num_replicas written by hand",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(16))\n"
+            "sampler = DistributedSampler(dataset, 4, dist.get_rank(), shuffle=False)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
+            "seen = [i for batch in loader for i in batch.tolist()]\n",
+            code="SHD705",
+        ),
+        Example(
+            "repeated samples counted by gather()",
+            _ACC + "val_loader = accelerator.prepare(DataLoader(list(range(10)), batch_size=4))\n"
+            "preds = []\n"
+            "for batch in val_loader:\n"
+            "    preds += accelerator.gather(batch).tolist()\n",
+            code="SHD707",
+        ),
+        Example(
+            "a batch size of None can't be prepared",
+            _ACC + "loader = accelerator.prepare(DataLoader(list(range(10)), batch_size=None))\n"
+            "for batch in loader:\n"
+            "    pass\n",
+            code="SHD712",
+        ),
+    ),
+)
+
+
+def __getattr__(name: str) -> type:
+    if name != RULE.command:
+        raise AttributeError(name)
+    from shardfix.libcst_command import command_for
+
+    return command_for(RULE)

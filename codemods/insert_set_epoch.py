@@ -1,0 +1,355 @@
+"""Tell a shuffling DistributedSampler the epoch: without it every epoch repeats the first one's order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from shardfix.codemods._findings import refuse
+
+from shardfix.analysis.epochs import EpochLoop, set_epoch_calls
+from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.rules import Example, Planned, Rule
+from shardfix.analysis.samplers import Arm
+from shardfix.analysis.sites import Site
+from shardfix.analysis.spelling import free_name
+from shardfix.rewrite.edits import Edit, InsertStatements, ReplaceExpression
+
+_COUNTERS = ("epoch", "epoch_index")
+
+
+def tell_epoch(
+    site: Site, sampler: str, guard: str, class_name: str, *, sampler_is_new: bool = False
+) -> list[Edit] | str:
+    """The edits that call ``set_epoch`` first in each epoch loop of a site, or the code of the refusal.
+
+    Args:
+        sampler: the variable that holds the sampler where the loader is built; empty if it has none.
+        guard: ``""`` where the sampler is always a DistributedSampler, ``"none"`` where it may be None, ``"kind"`` where
+            it may be another sampler.
+        class_name: how the file spells DistributedSampler.
+        sampler_is_new: the variable is made by this change, so no other assignment can stand in the way.
+    """
+    loops = site.epoch_loops
+    if loops.rebuilt:
+        return "SHD924"
+    if not loops.loops:
+        return {"next-driven": "SHD911", "ambiguous": "SHD910"}.get(loops.why, "SHD909")
+    edits: list[Edit] = []
+    for loop in loops.loops:
+        counter, renamed = _counter(site, loop)
+        if counter is None:
+            return "SHD910"
+        receiver = _receiver(site, loop, sampler, sampler_is_new)
+        if receiver is None:
+            return "SHD909"
+        test = ""
+        if guard == "none" and receiver == sampler:
+            test = f"if {receiver} is not None:"
+        elif guard:
+            test = f"if isinstance({receiver}, {class_name}):"
+        call = f"{receiver}.set_epoch({counter})"
+        lines = (test, f"    {call}") if test else (call,)
+        edits.extend(renamed)
+        edits.append(InsertStatements(site.module.path, site.module.source.span(loop.loop), "body", lines))
+    return edits
+
+
+def _counter(site: Site, loop: EpochLoop) -> tuple[str | None, list[Edit]]:
+    """The loop's counter; where it is ``_`` and nothing reads it, a free name and the edit that binds it."""
+    if loop.counter:
+        return loop.counter, []
+    target = loop.loop.target if not isinstance(loop.loop, ast.While) else None
+    if not isinstance(target, ast.Name):
+        return None, []
+    module = site.module
+    definitions = module.bindings.definitions_at(target, "_")
+    if any(module.bindings.readers(d) for d in definitions):
+        return None, []
+    name = free_name(module, loop.loop, _COUNTERS)
+    if name is None:
+        return None, []
+    return name, [ReplaceExpression(module.path, module.source.span(target), name)]
+
+
+def _receiver(site: Site, loop: EpochLoop, sampler: str, sampler_is_new: bool) -> str | None:
+    """What to call ``set_epoch`` on inside a loop: the sampler's variable where it is in sight, else ``loader.sampler``."""
+    module = site.module
+    here, there = module.function(site.call), module.function(loop.loop)
+    if sampler and (here is there or (here is None and "." not in sampler)):
+        scope = here or module.tree
+        mine = set(site.distributed_definitions)
+        others = [d for d in module.bindings.definitions if d.scope is scope and d.key == sampler and d not in mine]
+        if sampler_is_new or not others:
+            return sampler
+    inner = "batch_sampler.sampler" if site.batch_arms else "sampler"
+    for alias in site.flow.aliases:
+        if not isinstance(alias, (ast.Name, ast.Attribute)) or module.function(alias) is not there:
+            continue
+        if any(outer is loop.loop for outer in module.around(alias)) and isinstance(alias.ctx, ast.Load):
+            return f"{module.source.source(alias)}.{inner}"
+    return None
+
+
+def shuffling_arms(site: Site) -> list[Arm]:
+    """The DistributedSampler arms of a site that shuffle: ``shuffle`` is left at its default or not literally False."""
+    arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
+    return [a for a in arms if a.kind == "distributed" and a.constant("shuffle") is not False]
+
+
+def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
+    """A change, a refusal, the reason why the site is right as it is, or None if it is none of this codemod's business."""
+    arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
+    distributed = shuffling_arms(site)
+    if not distributed or site.owner != "ddp":
+        return None
+    if site.told:
+        return "its sampler is told the epoch"
+    if site.role == "eval" and any(a.constant("shuffle") is None for a in distributed):
+        return None  # distribute_eval_sampler settles it
+    module = site.module
+    claimed = {id(c.call) for s in site.siblings for c in s.told}
+    for call in set_epoch_calls(module):
+        name = call.receiver.attr if isinstance(call.receiver, ast.Attribute) else getattr(call.receiver, "id", "")
+        if id(call.call) not in claimed and "dataset" not in name:
+            return refuse(site, "SHD920", evidence=(module.evidence(call.call),))
+    where = [u for a in distributed for u in site.sampler_flow(a).of("returned", "escape")]
+    if not site.epoch_loops.loops and not site.epoch_loops.rebuilt:
+        if site.role != "train" and site.epoch_loops.why == "no-epoch-loop":
+            return "it is read once, so there is no epoch to tell"
+        if where or site.flow.of("returned", "escape", "argument"):
+            return refuse(site, "SHD909", note="the loader leaves this file's sight")
+    guard = (
+        "" if len(distributed) == len(arms) else "none" if {a.kind for a in arms} <= {"distributed", "none"} else "kind"
+    )
+    value = site.arguments.value("sampler")
+    name = module.source.source(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+    func = distributed[0].node.func if isinstance(distributed[0].node, ast.Call) else None
+    assert func is not None
+    edits = tell_epoch(site, name, guard, module.source.source(func))
+    if isinstance(edits, str):
+        if edits == "SHD909" and site.role != "train":
+            return "no epoch loop drives it"
+        return refuse(site, edits)
+    return Change(
+        site.location,
+        "insert_set_epoch",
+        ("SHD401",),
+        "safe",
+        "tell the sampler the epoch",
+        tuple(edits),
+        consequences=(
+            "each epoch now has an order of its own; until now every epoch repeated the order of the first",
+            "visits per rank, steps and batch size stay as they are",
+        ),
+        evidence=tuple(module.evidence(a.node) for a in distributed),
+    )
+
+
+def _wrong_receiver(site: Site) -> Change | None:
+    """``loader.sampler.set_epoch`` on a prepared loader: the sampler there is a placeholder without ``set_epoch``."""
+    if site.owner != "accelerate" or "distributed" in site.kinds:
+        return None
+    module = site.module
+    edits: list[Edit] = []
+    evidence = []
+    prepared = {u.value for u in site.flow.uses if u.prepared is not None and u.kind == "attribute"}
+    for told in site.told:
+        receiver = told.receiver
+        if isinstance(receiver, ast.Attribute) and receiver.attr == "sampler" and receiver.value in prepared:
+            if isinstance(told.call.func, ast.Attribute):
+                source = module.source.source(receiver.value)
+                edits.append(ReplaceExpression(module.path, module.source.span(receiver), source))
+                evidence.append(module.evidence(told.call))
+    if not edits:
+        return None
+    return Change(
+        site.location,
+        "insert_set_epoch",
+        ("SHD402",),
+        "safe",
+        "tell the prepared loader the epoch, not its placeholder sampler",
+        tuple(edits),
+        consequences=("the call no longer raises AttributeError; the prepared loader passes the epoch on",),
+        evidence=tuple(evidence),
+    )
+
+
+def plan(sites: Sequence[Site], options: Options) -> Planned:
+    """Changes for the loaders of one module whose sampler is never told the epoch."""
+    changes: list[Change] = []
+    findings: list[tuple[Location, Finding]] = []
+    right: list[tuple[Location, str]] = []
+    for site in sites:
+        if site.kind != "torch" or site.arguments.opaque:
+            continue
+        wrong = _wrong_receiver(site)
+        if wrong is not None:
+            changes.append(wrong)
+            continue
+        outcome = _frozen(site, options)
+        if isinstance(outcome, Change):
+            changes.append(outcome)
+        elif isinstance(outcome, Finding):
+            findings.append((site.location, outcome))
+        elif outcome is not None:
+            right.append((site.location, outcome))
+    return Planned(tuple(changes), tuple(findings), tuple(right))
+
+
+RULE = Rule(
+    name="insert_set_epoch",
+    command="InsertSetEpoch",
+    codes={"SHD401": "every epoch repeats one order", "SHD402": "set_epoch on a prepared loader's placeholder sampler"},
+    tier="safe",
+    why="DistributedSampler draws its permutation from seed + epoch. Nobody tells it the epoch but set_epoch, so without the call "
+    "epoch 1 has exactly epoch 0's order on every rank (torch 2.13, two gloo ranks). After accelerate's prepare() the attribute "
+    "loader.sampler is a placeholder SequentialSampler: loader.sampler.set_epoch raises AttributeError, loader.set_epoch works "
+    "(accelerate 1.15).",
+    refuses="Where no epoch loop is seen, where the loop's counter can't be named, where batches are taken with next(), where the "
+    "loader is rebuilt in each epoch, and where set_epoch is called on something that may be this sampler. Prepared loaders need no "
+    "call: accelerate tells the epoch itself.",
+    plan=plan,
+    valid=(
+        Example(
+            "the sampler is told the epoch",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "sampler = DistributedSampler(dataset)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
+            "for epoch in range(3):\n"
+            "    sampler.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+        ),
+        Example(
+            "told through the loader, guarded by hasattr",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=DistributedSampler(dataset))\n"
+            "for epoch in range(3):\n"
+            '    if hasattr(loader.sampler, "set_epoch"):\n'
+            "        loader.sampler.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+        ),
+        Example(
+            "two counting loops surround the loader: which one counts epochs is not said",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "train_set = list(range(8))\n"
+            "train_loader = DataLoader(train_set, batch_size=2, sampler=DistributedSampler(train_set))\n"
+            "for i in range(3):\n"
+            "    for j in range(2):\n"
+            "        for batch in train_loader:\n"
+            "            pass\n",
+            code="SHD910",
+        ),
+    ),
+    invalid=(
+        Example(
+            "a plain loop over epochs",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "sampler = DistributedSampler(dataset)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
+            "for epoch in range(3):\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "sampler = DistributedSampler(dataset)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
+            "for epoch in range(3):\n"
+            "    sampler.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+            code="SHD401",
+        ),
+        Example(
+            "the loop binds `_`, and the sampler may be another one in a single process",
+            "import argparse\n"
+            "\n"
+            "from torch.utils.data import DataLoader, RandomSampler\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "from tqdm import trange\n"
+            "\n"
+            "\n"
+            "def train(args, train_dataset, model):\n"
+            "    sampler = RandomSampler(train_dataset) if args.local_rank == -1 else DistributedSampler(train_dataset)\n"
+            "    loader = DataLoader(train_dataset, sampler=sampler, batch_size=8)\n"
+            "    train_iterator = trange(int(args.epochs))\n"
+            "    for _ in train_iterator:\n"
+            "        for batch in loader:\n"
+            "            model(batch).backward()\n",
+            "import argparse\n"
+            "\n"
+            "from torch.utils.data import DataLoader, RandomSampler\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "from tqdm import trange\n"
+            "\n"
+            "\n"
+            "def train(args, train_dataset, model):\n"
+            "    sampler = RandomSampler(train_dataset) if args.local_rank == -1 else DistributedSampler(train_dataset)\n"
+            "    loader = DataLoader(train_dataset, sampler=sampler, batch_size=8)\n"
+            "    train_iterator = trange(int(args.epochs))\n"
+            "    for epoch in train_iterator:\n"
+            "        if isinstance(sampler, DistributedSampler):\n"
+            "            sampler.set_epoch(epoch)\n"
+            "        for batch in loader:\n"
+            "            model(batch).backward()\n",
+            code="SHD401",
+        ),
+        Example(
+            "after prepare() the loader itself takes the epoch",
+            "from accelerate import Accelerator\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            "accelerator = Accelerator()\n"
+            "loader = DataLoader(list(range(12)), batch_size=3, shuffle=True)\n"
+            "loader = accelerator.prepare(loader)\n"
+            "for epoch in range(2):\n"
+            "    loader.sampler.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+            "from accelerate import Accelerator\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            "accelerator = Accelerator()\n"
+            "loader = DataLoader(list(range(12)), batch_size=3, shuffle=True)\n"
+            "loader = accelerator.prepare(loader)\n"
+            "for epoch in range(2):\n"
+            "    loader.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+            code="SHD402",
+        ),
+    ),
+)
+
+
+def __getattr__(name: str) -> type:
+    if name != RULE.command:
+        raise AttributeError(name)
+    from shardfix.libcst_command import command_for
+
+    return command_for(RULE)

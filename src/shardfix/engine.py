@@ -1,0 +1,245 @@
+"""The way of the data, in one page: paths to sources to facts to a plan to new bytes, proven, then written."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from shardfix.config import Config
+from shardfix.planning import make_plan
+from shardfix.reading import Reading, read_project
+from shardfix.result import FileChange, Problem, RunResult
+from shardfix.staging import Staged, report_dropped, stage
+
+if TYPE_CHECKING:
+    from shardfix.proof.model import Proof
+
+_ROUNDS = 4  # how often a plan is made anew without what was refuted
+
+
+class EngineError(Exception):
+    """The run can't go on: what is wrong, and what to do."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message, remedy)
+        self.message, self.remedy = message, remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+
+def scan(paths: Sequence[Path], *, config: Config) -> RunResult:
+    """Every loader of a project with its owner and verdict. Reads only, and runs nothing.
+
+    Raises:
+        SourceError: a path that does not exist.
+    """
+    with _without_collector():
+        reading = read_project(paths, config)
+        plan = make_plan(reading.project, reading.chosen, config.options, packages=reading.packages)
+    return replace(
+        _base(config, reading),
+        sites=plan.reports,
+        changes=plan.changes,
+        notes=plan.notes,
+        suppressions=plan.suppressions,
+    )
+
+
+def migrate(
+    paths: Sequence[Path],
+    *,
+    config: Config,
+    write: bool,
+    allow_dirty: bool = False,
+    allow_no_vcs: bool = False,
+    verify: Literal["auto", "yes", "no"] = "auto",
+    python: str | None = None,
+    nproc: int = 2,
+    timeout: float = 120.0,
+    require_proof: bool = False,
+) -> RunResult:
+    """Rewrite the loaders of a project, prove them, and write what was not refuted.
+
+    Args:
+        write: whether the files are written; else the result only holds their new bytes.
+        verify: ``auto`` proves where torch is found, ``yes`` fails where it is not, ``no`` runs nothing.
+        python: the interpreter that runs the proof, by default this one.
+        nproc: ranks of the proof; one more is run as well, so that padding is exercised.
+        timeout: seconds for the whole proof.
+        require_proof: drop changes that could not be proven.
+
+    Raises:
+        EngineError, SourceError: nothing was written; the message says why and what to do.
+    """
+    from shardfix.proving import open_verifier, prove_changes
+
+    if write:
+        _recover(config.root)
+    with _without_collector():
+        reading = read_project(paths, config)
+        vendored = _vendored()
+        without: frozenset[str] = frozenset()
+        dropped: list[tuple[object, str]] = []
+        proofs: list[Proof] = []
+        staged = stage(reading, config, vendored, without)
+        gated = list(staged.dropped)
+        refuted: list[tuple[object, str]] = []
+        verifier, verification = None, ""
+        try:
+            if staged.plan.changes and verify != "no":
+                verifier, verification = open_verifier(verify, python, nproc, timeout)
+            for _ in range(_ROUNDS):
+                if verifier is None:
+                    break
+                proofs = prove_changes(reading.project, staged, verifier)
+                wrong = _refuted(staged, proofs, require_proof)
+                if not wrong:
+                    break
+                refuted.extend(wrong)
+                without = without | {c.id for c, _ in wrong} | {c.id for c, _ in gated}
+                staged = stage(reading, config, vendored, without)
+                gated.extend(staged.dropped)
+        finally:
+            if verifier is not None:
+                verifier.close()
+    del dropped
+    files = _files(reading, staged, config.root)
+    reports = report_dropped(staged.plan.reports, gated, "SHD918")
+    reports = report_dropped(reports, [(c, w) for c, w in refuted], "SHD925")  # type: ignore[misc]
+    problems = [*reading.problems, *(Problem(str(c.site), why) for c, why in gated)]
+    result = replace(
+        _base(config, reading),
+        sites=reports,
+        changes=staged.plan.changes,
+        dropped=tuple([*gated, *refuted]),  # type: ignore[arg-type]
+        files=files,
+        notes=staged.plan.notes,
+        suppressions=staged.plan.suppressions,
+        problems=tuple(problems),
+        proofs=tuple(proofs),
+        verification=verification,
+    )
+    if write and files:
+        _write(result, allow_dirty, allow_no_vcs)
+        result = replace(result, written=True)
+    return result
+
+
+def verify(
+    paths: Sequence[Path], *, config: Config, python: str | None = None, nproc: int = 2, timeout: float = 120.0
+) -> RunResult:
+    """Prove what stands in the code: every loader is run as it is, in several processes.
+
+    Raises:
+        EngineError, SourceError: nothing was run; the message says why and what to do.
+    """
+    from shardfix.proving import open_verifier, prove_sites
+
+    with _without_collector():
+        reading = read_project(paths, config)
+        plan = make_plan(reading.project, reading.chosen, config.options, packages=reading.packages)
+        verifier, _ = open_verifier("yes", python, nproc, timeout)
+        assert verifier is not None
+        try:
+            proofs = prove_sites(plan, verifier)
+        finally:
+            verifier.close()
+    return replace(
+        _base(config, reading),
+        sites=plan.reports,
+        notes=plan.notes,
+        suppressions=plan.suppressions,
+        proofs=tuple(proofs),
+    )
+
+
+def _base(config: Config, reading: Reading) -> RunResult:
+    return RunResult(
+        config.root, problems=reading.problems, skipped=reading.skipped, scanned_files=reading.scanned_files
+    )
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Trees hold no cycles worth collecting; the collector would cost a tenth of the parsing."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _vendored() -> str:
+    """The run-time check as it is put beside a user's program."""
+    from importlib import resources
+
+    return (resources.files("shardfix") / "sanitizer.py").read_text(encoding="utf-8")
+
+
+def _refuted(staged: Staged, proofs: Sequence[Proof], require_proof: bool) -> list[tuple[object, str]]:
+    by_site = {p.site: p for p in proofs}
+    wrong: list[tuple[object, str]] = []
+    for change in staged.plan.changes:
+        for location in change.sites:
+            proof = by_site.get(str(location))
+            if proof is None:
+                continue
+            if proof.verdict == "refuted" or (require_proof and proof.verdict != "proven"):
+                wrong.append((change, "; ".join(proof.reasons) or proof.verdict))
+                break
+    return wrong
+
+
+def _files(reading: Reading, staged: Staged, root: Path) -> tuple[FileChange, ...]:
+    changes: list[FileChange] = []
+    for path, text in sorted(staged.texts.items()):
+        after = replace(reading.texts[path], text=text).encode()
+        if after != reading.data[path]:
+            changes.append(FileChange(path, reading.data[path], after))
+    for path, content in sorted(staged.created.items()):
+        place = root / path
+        after = content.encode()
+        before = place.read_bytes() if place.is_file() else None
+        if before != after:
+            changes.append(FileChange(path, before, after))
+    return tuple(sorted(changes, key=lambda c: c.path))
+
+
+def _recover(root: Path) -> None:
+    from shardfix.sources.write import pending, recover
+
+    if pending(root) is not None:
+        recover(root)
+
+
+def _write(result: RunResult, allow_dirty: bool, allow_no_vcs: bool) -> None:
+    from shardfix.sources.git import inside_git, is_tracked_dirty, untracked
+    from shardfix.sources.write import write_all
+
+    root = result.root
+    existing = [root / f.path for f in result.files if f.before is not None]
+    if not inside_git(root):
+        if not allow_no_vcs:
+            raise EngineError(
+                f"{root}: not under git, so nothing could bring the old files back",
+                "commit the project first, or pass --allow-no-vcs (see --diff for a dry run)",
+            )
+    elif not allow_dirty:
+        dirty = sorted(is_tracked_dirty(root, existing) | untracked(root, existing))
+        if dirty:
+            names = ", ".join(str(p.relative_to(root)) for p in dirty[:3]) + (", ..." if len(dirty) > 3 else "")
+            raise EngineError(
+                f"{names}: has changes that are not committed", "commit or stash them, or pass --allow-dirty"
+            )
+    write_all(
+        {root / f.path: f.after for f in result.files},
+        originals={root / f.path: f.before for f in result.files},
+        root=root,
+    )

@@ -1,0 +1,276 @@
+"""From the sites of a project to its plan: every site ends edited, right, refused, kept by the user, or not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from shardfix.analysis.comments import Comments, Keep, lines_of, read_comments
+from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
+from shardfix.analysis.module import Module
+from shardfix.analysis.owners import Ownership
+from shardfix.analysis.processes import main_process_guard
+from shardfix.analysis.project import Project
+from shardfix.analysis.refusals import REFUSALS
+from shardfix.analysis.regimes import program_regimes
+from shardfix.analysis.sites import Site, find_sites, loader_subclasses
+from shardfix.codemods import RULES
+from shardfix.codemods.add_sanitizer import extend, standing
+from shardfix.result import Suppression
+
+_OURS = ("accelerate", "ddp", "hf-trainer", "single", "unknown")
+_TARGET_OWNERS = {"accelerate": ("accelerate", "hf-trainer"), "ddp": ("ddp",)}
+# Hazards beside which an edit of the same loader is still right.
+_MILD = frozenset({"SHD707", "SHD708", "SHD713"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All changes of a project and what becomes of each of its sites."""
+
+    changes: tuple[Change, ...]
+    reports: tuple[SiteReport, ...]
+    sites: Mapping[Location, Site]
+    suppressions: tuple[Suppression, ...] = ()
+    notes: tuple[Finding, ...] = ()
+
+
+@dataclass
+class _Outcome:
+    site: Site
+    changes: list[Change] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    right: str = ""
+    kept: str = ""
+
+
+def sites_of(project: Project, paths: Collection[str], options: Options) -> dict[str, list[Site]]:
+    """The sites of the chosen modules, with the owners that comments in the source name."""
+    regimes = program_regimes(project)
+    subclasses = loader_subclasses(project)
+    found: dict[str, list[Site]] = {}
+    for path in sorted(paths):
+        module = project.modules.get(path)
+        if module is None:
+            continue
+        sites = find_sites(module, regimes[path], options, subclasses)
+        owners = read_comments(module).owners
+        for site in sites:
+            for line in lines_of(module, site.call):
+                if line in owners:
+                    site.told_owner = Ownership(owners[line], (module.evidence(site.call, f"owner={owners[line]}"),))
+        found[path] = sites
+    return found
+
+
+def make_plan(
+    project: Project,
+    paths: Collection[str],
+    options: Options,
+    *,
+    packages: frozenset[str] = frozenset(),
+    vendored: str = "",
+    without: frozenset[str] = frozenset(),
+) -> Plan:
+    """Plan the changes of a project.
+
+    Args:
+        paths: project-relative paths of the files that may be edited; facts come from the whole project.
+        packages: folders that hold an ``__init__.py``.
+        vendored: what ``--sanitizer-from vendor`` writes beside the program.
+        without: ids of changes not to plan (refuted, or turned down by a gate).
+    """
+    by_path = sites_of(project, paths, options)
+    outcomes: dict[Location, _Outcome] = {}
+    suppressions: list[Suppression] = []
+    notes: list[Finding] = []
+    changes: list[Change] = []
+    for path, sites in by_path.items():
+        module = project.modules[path]
+        comments = read_comments(module)
+        mine = {site.location: _Outcome(site) for site in sites}
+        planned = _planned(module, sites, mine, options, without)
+        kept = _keep(module, mine, planned, comments, suppressions)
+        changes.extend(kept)
+        outcomes.update(mine)
+        notes.extend(Finding("SHD000", where, message) for where, message in comments.unknown)
+    everywhere = {loc: o.site for loc, o in outcomes.items()}
+    if options.sanitizer != "off" and _chosen("SHD601", "add_sanitizer", options, path=""):
+        guarded = frozenset(
+            loc for loc, o in outcomes.items() if main_process_guard(o.site.module, o.site.call) is not None
+        )
+        changes = extend(changes, everywhere, project, packages, options, vendored, guarded)
+        if options.sanitizer == "all":
+            changes.extend(_everywhere(outcomes, changes, project, packages, options, vendored, guarded, without))
+    for outcome in outcomes.values():
+        outcome.changes = [c for c in changes if outcome.site.location in c.sites]
+    reports = tuple(_report(o) for o in outcomes.values())
+    return Plan(tuple(changes), reports, everywhere, tuple(suppressions), tuple(notes))
+
+
+def _everywhere(
+    outcomes: Mapping[Location, _Outcome],
+    changes: list[Change],
+    project: Project,
+    packages: frozenset[str],
+    options: Options,
+    vendored: str,
+    guarded: frozenset[Location],
+    without: frozenset[str],
+) -> list[Change]:
+    """``--sanitizer all``: the check at every right loader too."""
+    settled = {loc for c in changes for loc in c.sites}
+    free = [
+        o.site
+        for loc, o in outcomes.items()
+        if loc not in settled and loc not in guarded and not o.findings and not o.kept
+    ]
+    return [c for c in standing(free, project, packages, options, vendored) if c.id not in without]
+
+
+def _chosen(code: str, codemod: str, options: Options, path: str) -> bool:
+    """Whether ``--select``, ``--ignore`` and per-file ignores leave a code in."""
+    from fnmatch import fnmatch
+
+    def named(words: Collection[str]) -> bool:
+        return any(code.startswith(w.upper()) or codemod == w for w in words)
+
+    if options.select and not named(options.select):
+        return False
+    if named(options.ignore):
+        return False
+    return not any(fnmatch(path, pattern) and named(words) for pattern, words in options.per_file_ignores)
+
+
+def _planned(
+    module: Module, sites: list[Site], outcomes: dict[Location, _Outcome], options: Options, without: frozenset[str]
+) -> list[Change]:
+    """Run every codemod over the sites of a module; the first change of a site settles it."""
+    changes: list[Change] = []
+    settled: set[Location] = set()
+    for rule in RULES:
+        result = rule.plan(sites, options)
+        for change in result.changes:
+            if settled & set(change.sites) or change.id in without:
+                continue
+            if not _chosen(change.codes[0], change.codemod, options, module.path):
+                for location in change.sites:
+                    outcomes[location].right = outcomes[location].right or f"{change.codes[0]} is not selected"
+                continue
+            refused = _against_target(outcomes[change.site].site, options)
+            if refused is not None:
+                for location in change.sites:
+                    outcomes[location].findings.append(replace(refused, location=location))
+                continue
+            changes.append(change)
+            settled.update(change.sites)
+        for location, finding in result.findings:
+            if _chosen(finding.code, rule.name, options, module.path) or finding.code.startswith("SHD9"):
+                outcomes[location].findings.append(finding)
+        for location, why in result.right:
+            outcomes[location].right = outcomes[location].right or why
+    dangerous = {
+        loc for loc, o in outcomes.items() if any(f.code.startswith("SHD7") and f.code not in _MILD for f in o.findings)
+    }
+    kept = [c for c in changes if not dangerous & set(c.sites)]
+    edited = {loc for c in kept for loc in c.sites}
+    for loc in edited:
+        outcomes[loc].findings = [f for f in outcomes[loc].findings if not f.code.startswith("SHD9")]
+    return kept
+
+
+def _against_target(site: Site, options: Options) -> Finding | None:
+    if options.target == "auto" or site.owner in _TARGET_OWNERS[options.target]:
+        return None
+    refusal = REFUSALS["SHD926"]
+    message = f"{refusal.title}: {site.owner} owns it, --target is {options.target}"
+    return Finding("SHD926", site.location, message, site.owner_evidence, refusal.remedy)
+
+
+def _keep(
+    module: Module,
+    outcomes: Mapping[Location, _Outcome],
+    changes: list[Change],
+    comments: Comments,
+    suppressions: list[Suppression],
+) -> list[Change]:
+    """Take out what the user wants kept, and count each request as used or not."""
+    used: set[int] = set()
+    kept_changes = list(changes)
+    for location, outcome in outcomes.items():
+        for line in lines_of(module, outcome.site.call):
+            keep: Keep | None = comments.keeps.get(line)
+            if keep is None:
+                continue
+            mine = [c for c in kept_changes if location in c.sites and keep.covers(c.codes[0])]
+            covered = [f for f in outcome.findings if keep.covers(f.code)]
+            if mine or covered:
+                used.add(line)
+                outcome.kept = keep.reason or "kept"
+                outcome.findings = [f for f in outcome.findings if f not in covered]
+                kept_changes = [c for c in kept_changes if c not in mine]
+    for line, keep in comments.keeps.items():
+        suppressions.append(Suppression(str(keep.location), keep.codes, keep.reason, line in used))
+    return kept_changes
+
+
+def _report(outcome: _Outcome) -> SiteReport:
+    site = outcome.site
+    verdict, why, findings = _verdict(outcome)
+    known = site.kind == "torch"
+    return SiteReport(
+        site.location,
+        site.role if known else "unknown",
+        site.owner,
+        site.owner_evidence,
+        site.sampler,
+        verdict,
+        tuple(findings),
+        tuple(outcome.changes),
+        why,
+    )
+
+
+def _refusal(site: Site, code: str, note: str = "") -> Finding:
+    refusal = REFUSALS[code]
+    message = refusal.title + (f": {note}" if note else "")
+    return Finding(code, site.location, message, site.owner_evidence, refusal.remedy)
+
+
+def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
+    site = o.site
+    if o.changes:
+        return "edit", o.changes[0].title, o.findings
+    if o.kept:
+        return "kept", o.kept, o.findings
+    if site.owner not in _OURS:
+        return "not-ours", f"{site.owner} shards its loaders by its own rules", o.findings
+    if site.kind == "foreign":
+        return "not-ours", "another library's loader", o.findings
+    if o.findings:
+        grave = [f for f in o.findings if not f.code.startswith("SHD9")] or o.findings[:1]
+        return "refused", grave[0].message, grave
+    if site.kind == "subclass":
+        if site.owner == "single":
+            return "right", "one process reads everything", []
+        return "refused", REFUSALS["SHD919"].title, [_refusal(site, "SHD919")]
+    if site.owner == "unknown":
+        return "refused", site.ownership.missing, [_refusal(site, "SHD901", site.ownership.missing)]
+    if site.arguments.opaque and site.owner != "single":
+        return "refused", REFUSALS["SHD903"].title, [_refusal(site, "SHD903", site.arguments.opaque)]
+    if o.right:
+        return "right", o.right, []
+    if site.owner == "single":
+        if site.options.target == "ddp":
+            finding = _refusal(site, "SHD913", "no process group is ever created in this program")
+            return "refused", finding.message, [finding]
+        return "right", "one process reads everything", []
+    if site.owner == "accelerate":
+        return "right", "prepare() shards it", []
+    if site.owner == "hf-trainer":
+        return "right", "the trainer's Accelerator shards it", []
+    if site.kinds & {"distributed"}:
+        return "right", "a DistributedSampler shards it", []
+    if site.role == "unknown":
+        return "refused", REFUSALS["SHD916"].title, [_refusal(site, "SHD916")]
+    return "refused", REFUSALS["SHD915"].title, [_refusal(site, "SHD915")]

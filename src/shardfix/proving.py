@@ -1,0 +1,142 @@
+"""From sites to proofs: which recipe shows a change right, which fault its original must show, and one launch for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from shardfix.analysis.model import Change, Location
+from shardfix.analysis.project import Project
+from shardfix.analysis.sites import Site
+from shardfix.planning import Plan, sites_of
+from shardfix.proof.launch import Verifier, VerifierError, torch_available
+from shardfix.proof.model import CONDITIONS, Kind, Proof, Recipe
+from shardfix.proof.recipe import Unproven, recipe
+from shardfix.staging import Staged
+
+# The fault that the original of a change must show in the same run.
+_EXPECTED = {
+    "SHD201": "sharded-twice",
+    "SHD301": "unsharded",
+    "SHD302": "unsharded",
+    "SHD303": "raises",
+    "SHD304": "unsharded",
+    "SHD401": "frozen-epoch",
+    "SHD501": "shuffled-eval",
+}
+_REDUNDANT = ("SHD101", "SHD102", "SHD103")
+
+
+def open_verifier(
+    verify: Literal["auto", "yes", "no"], python: str | None, nproc: int, timeout: float
+) -> tuple[Verifier | None, str]:
+    """A verifier, started so that its imports overlap other work; or None and why there is none.
+
+    Raises:
+        EngineError: torch is not there and ``verify`` is ``yes``, or the interpreter named can't be run.
+    """
+    from shardfix.engine import EngineError
+
+    try:
+        version = torch_available(python)
+    except VerifierError as error:
+        raise EngineError(str(error)) from None
+    if version is None:
+        where = python or "the environment that shardfix runs in"
+        reason = f"not verified: torch is not installed in {where}"
+        if verify == "yes" or python is not None:
+            raise EngineError(reason, "install shardfix[verify], or name an interpreter that has torch with --python")
+        return None, reason
+    verifier = Verifier(python=python, nproc=nproc, timeout=timeout)
+    verifier.start()
+    return verifier, ""
+
+
+def prove_changes(before: Project, staged: Staged, verifier: Verifier) -> list[Proof]:
+    """A proof for every site that a change settles, the original put through the same run."""
+    options = next(iter(staged.plan.sites.values())).options if staged.plan.sites else None
+    if options is None:
+        return []
+    paths = {location.path for c in staged.plan.changes for location in c.sites}
+    old = sites_of(before, paths, options)
+    new = sites_of(staged.after, paths, options)
+    recipes: list[Recipe] = []
+    proofs: list[Proof] = []
+    for change in staged.plan.changes:
+        for location in change.sites:
+            pair = _pair(old, new, location)
+            if pair is None:
+                proofs.append(_unproven(location, "the rewritten loader was not found again in its file"))
+                continue
+            made = _recipe_of(change, *pair)
+            if isinstance(made, Unproven):
+                proofs.append(_unproven(location, made.reason))
+            else:
+                recipes.append(made)
+    proofs.extend(verifier.prove(recipes) if recipes else [])
+    order = {str(location): i for i, location in enumerate(loc for c in staged.plan.changes for loc in c.sites)}
+    return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
+
+
+def prove_sites(plan: Plan, verifier: Verifier) -> list[Proof]:
+    """A proof for every loader as it stands; loaders of one process and of other frameworks are not run."""
+    recipes: list[Recipe] = []
+    proofs: list[Proof] = []
+    for location, site in plan.sites.items():
+        if site.kind != "torch":
+            proofs.append(_unproven(location, "not a torch DataLoader"))
+            continue
+        if site.owner in ("single", "unknown") or site.owner not in ("accelerate", "ddp", "hf-trainer"):
+            why = {
+                "single": "one process reads everything; there is nothing to shard",
+                "unknown": f"its owner is not shown: {site.ownership.missing}",
+            }.get(site.owner, f"{site.owner} shards it by its own rules")
+            if site.owner != "single":
+                proofs.append(_unproven(location, why))
+            continue
+        made = recipe(
+            None, site, kind="stands", expect="", feeds_metric=_feeds_metric(site), padding_removed=_exact(site)
+        )
+        if isinstance(made, Unproven):
+            proofs.append(_unproven(location, made.reason))
+        else:
+            recipes.append(made)
+    proofs.extend(verifier.prove(recipes) if recipes else [])
+    order = {str(location): i for i, location in enumerate(plan.sites)}
+    return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
+
+
+def _pair(old: dict[str, list[Site]], new: dict[str, list[Site]], location: Location) -> tuple[Site, Site] | None:
+    """The same loader before and after: no edit adds or removes a construction, so its number in the file stays."""
+    before, after = old.get(location.path, []), new.get(location.path, [])
+    if len(before) != len(after):
+        return None
+    for a, b in zip(before, after, strict=True):
+        if a.location == location:
+            return a, b
+    return None
+
+
+def _feeds_metric(site: Site) -> bool:
+    return site.role == "eval" and site.owner == "ddp" and site.evaluation.reduction is not None
+
+
+def _exact(site: Site) -> bool:
+    return site.evaluation.exact is not None
+
+
+def _recipe_of(change: Change, before: Site, after: Site) -> Recipe | Unproven:
+    code = change.codes[0]
+    kind: Kind = "redundant" if code in _REDUNDANT else "fault"
+    feeds = _feeds_metric(after) and code == "SHD302"
+    return recipe(
+        before, after, kind=kind, expect=_EXPECTED.get(code, ""), feeds_metric=feeds, padding_removed=_exact(after)
+    )
+
+
+def _unproven(location: Location, reason: str) -> Proof:
+    conditions = dict.fromkeys(CONDITIONS, f"not judged: {reason}")
+    return Proof(str(location), "unproven", (reason,), conditions)
+
+
+__all__: Sequence[str] = ["open_verifier", "prove_changes", "prove_sites"]

@@ -1,0 +1,97 @@
+"""From paths to a linked project: find the files, read those that matter, parse them, link them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardfix.analysis.module import Module, ParseFailure, parse
+from shardfix.analysis.project import Project, link
+from shardfix.config import Config
+from shardfix.result import Problem
+from shardfix.sources.discover import discover
+from shardfix.sources.prefilter import mentions
+from shardfix.sources.text import SourceError, SourceText, decode
+
+# A file that holds none of these makes no loader and says nothing about who owns one.
+NEEDLES = (
+    b"Loader",
+    b"init_process_group",
+    b"DistributedDataParallel",
+    b"FullyShardedDataParallel",
+    b"DistributedSampler",
+    b"Accelerator",
+    b"set_epoch",
+    b"torch.utils.data",
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A project as read: bytes and decoded text of every file that matters, by project-relative path."""
+
+    project: Project
+    chosen: frozenset[str]
+    data: dict[str, bytes]
+    texts: dict[str, SourceText]
+    packages: frozenset[str]
+    problems: tuple[Problem, ...]
+    skipped: tuple[tuple[str, str], ...]
+    scanned_files: int
+
+
+def relative(path: Path, root: Path) -> str:
+    """A path as reports show it: relative to the root, with ``/``."""
+    return os.path.relpath(path, root).replace(os.sep, "/")
+
+
+def read_project(paths: Sequence[Path], config: Config) -> Reading:
+    """Read a project. ``paths`` choose what may be edited; facts come from every file below the root.
+
+    Raises:
+        SourceError: a path that does not exist.
+    """
+    root = config.root
+    named = discover(paths or [root], root=root, exclude=config.exclude)
+    whole = discover([root], root=root, exclude=config.exclude)
+    chosen = {relative(p, root) for p in named.files}
+    files = {relative(p, root): p for p in (*whole.files, *named.files)}
+    packages = frozenset(os.path.dirname(p) for p in files if os.path.basename(p) == "__init__.py")
+    data: dict[str, bytes] = {}
+    texts: dict[str, SourceText] = {}
+    modules: dict[str, Module] = {}
+    problems: list[Problem] = []
+    for path, place in sorted(files.items()):
+        try:
+            content = mentions(place, NEEDLES)
+            if content is None:
+                continue
+            text = decode(content, path)
+            modules[path] = parse(path, text.text)
+        except SourceError as error:
+            if path in chosen:
+                problems.append(Problem(path, str(error).removeprefix(f"{path}: ").removeprefix(path)))
+            continue
+        except ParseFailure as failure:
+            if path in chosen:
+                problems.append(Problem(str(failure.location), failure.reason))
+            continue
+        data[path], texts[path] = content, text
+    skipped = tuple((relative(p, root), reason) for p, reason in named.skipped)
+    notes = tuple((relative(root, root), note) for note in named.notes)
+    return Reading(
+        link(modules), frozenset(chosen), data, texts, packages, tuple(problems), (*skipped, *notes), len(chosen)
+    )
+
+
+def reread(reading: Reading, results: dict[str, str]) -> Project:
+    """The project made anew, with these files' texts in the place of the old ones."""
+    modules: dict[str, Module] = {}
+    for path, module in reading.project.modules.items():
+        modules[path] = parse(path, results.get(path, module.text))
+    for path, text in results.items():
+        if path not in modules:
+            modules[path] = parse(path, text)
+    return link(modules)
