@@ -113,8 +113,14 @@ def nearest(word: str, known: Collection[str]) -> tuple[str, ...]:
     by_spelling = {entry.lower(): entry for entry in known}
     word = word.lower()
     begun = [entry for spelling, entry in by_spelling.items() if word and spelling.startswith(word)]
-    alike = difflib.get_close_matches(word, by_spelling, n=3, cutoff=0.5)
-    return tuple(dict.fromkeys([*sorted(begun)[:5], *(by_spelling[entry] for entry in alike)]))
+    # Codes are alike where one character differs; difflib would rank by the longest common stretch.
+    slips = [
+        entry
+        for spelling, entry in sorted(by_spelling.items())
+        if len(spelling) == len(word) and sum(a != b for a, b in zip(spelling, word, strict=True)) == 1
+    ]
+    alike = [by_spelling[entry] for entry in difflib.get_close_matches(word, by_spelling, n=3, cutoff=0.6)]
+    return tuple(dict.fromkeys(sorted(begun)[:5] + slips + ([] if begun or slips else alike)))
 
 
 def _way_out(code: str, known: Collection[str]) -> str:

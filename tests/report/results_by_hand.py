@@ -53,7 +53,7 @@ def proof(verdict: str = "proven", location: Location = DOUBLE) -> Proof:
         () if verdict == "proven" else ("rank 0 and rank 1 both read 3",),
         {"disjoint": "held: 3 padded", "covered": "held"},
         padded=3,
-        control="sharded twice, as expected",
+        control="the original shows sharded-twice",
         stand_ins=(StandIn("args.batch_size", "8"),),
         map_before=ShardMap(2, 4, (((0,),), ((2,),)), (0, 1, 2, 3)),
         map_after=ShardMap(2, 4, (((0, 2),), ((1, 3),)), (0, 1, 2, 3)),

@@ -11,7 +11,7 @@ import click
 @click.argument("code", metavar="CODE")
 def command(code: str) -> None:
     """Explain a code (SHD201) or a codemod: what, why, before and after, when it refuses."""
-    from shardfix.config import nearest
+    from shardfix.config import ConfigError, nearest
     from shardfix.report.catalogue import selectors
     from shardfix.report.explain import explain_page
     from shardfix.report.terminal import emit, width_of
@@ -20,5 +20,5 @@ def command(code: str) -> None:
     if page is None:
         meant = nearest(code.replace("-", "_"), selectors())
         way_out = f"did you mean {', '.join(meant)}? " if meant else ""
-        raise click.BadParameter(f"no code or codemod {code!r}; {way_out}`shardfix rules` lists them")
+        raise ConfigError(f"no code or codemod {code!r}; {way_out}`shardfix rules` lists them")
     emit(page, sys.stdout)

@@ -35,12 +35,10 @@ def scan_page(result: RunResult) -> Page:
     for site in result.sites:
         _site(page, site)
         _owner(page, site)
-        said = {code for change in site.changes for code in change.codes}
+        for finding in site.findings:
+            _finding(page, finding)
         for change in site.changes:
             _planned(page, change)
-        for finding in site.findings:
-            if finding.code not in said:
-                _finding(page, finding)
     _rest(page, result)
     summary = summarise(result)
     _counts(page, summary)
@@ -75,7 +73,7 @@ def migrate_page(
     _refused(page, result, titles)
     _others(page, result)
     _rest(page, result)
-    _counts(page, summarise(result))
+    _counts(page, summarise(result), written=result.written)
     _end_of_migrate(page, result, dry)
     return page
 
@@ -90,7 +88,10 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> 
     drawn = 0
     for site in result.sites:
         _site(page, site)
-        for proof in proofs.pop(str(site.location), []):
+        mine = proofs.pop(str(site.location), [])
+        if not mine:
+            page.line("    proof: ", Styled("not run", "dim"))
+        for proof in mine:
             _proof(page, proof)
             # A loader that stands and is proven needs no picture, unless it was asked for.
             if maps == "all" or proof.verdict != "proven":
@@ -101,8 +102,7 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> 
             _proof(page, proof)
     _rest(page, result)
     _counts(page, summarise(result))
-    if result.verification:
-        page.line(Styled("not verified: ", "yellow"), result.verification)
+    _verdicts(page, result)
     return page
 
 
@@ -116,29 +116,32 @@ def _site(page: Page, site: SiteReport) -> None:
         Styled(str(site.location), "bold"),
         f"  {site.role}, {site.owner}, {site.sampler or 'default sampler'}: ",
         _VERDICTS[site.verdict],
-        f" ({site.why})" if site.why else "",
+        # Of a site to edit the changes say why.
+        f" ({site.why})" if site.why and not site.changes else "",
     )
 
 
 def _owner(page: Page, site: SiteReport) -> None:
     for evidence in site.owner_evidence[:1]:
-        page.line("    ", Styled(f"{site.owner}: ", "dim"), _evidence(evidence))
+        page.line("    ", Styled(f"{site.owner}: ", "dim"), _evidence(evidence, site.location.path))
 
 
-def _evidence(evidence: Evidence) -> Styled:
-    return Styled(f"{evidence.text.strip()}  ({evidence.location.path}:{evidence.location.line})", "dim")
+def _evidence(evidence: Evidence, here: str) -> Styled:
+    place = evidence.location
+    where = f"line {place.line}" if place.path == here else f"{place.path}:{place.line}"
+    return Styled(f"{evidence.text.strip()}  ({where})", "dim")
 
 
 def _finding(page: Page, finding: Finding) -> None:
     page.line("    ", Styled(finding.code, "yellow"), f" {finding.message}")
     for evidence in finding.evidence[:2]:
-        page.line("        ", _evidence(evidence))
+        page.line("        ", _evidence(evidence, finding.location.path))
     if finding.remedy:
         page.line("        what to do: ", finding.remedy)
 
 
 def _planned(page: Page, change: Change) -> None:
-    page.line("    ", Styled(" ".join(change.codes), "yellow"), f" {change.title}", f"  [{change.tier}]")
+    page.line("    edit: ", Styled(" ".join(change.codes), "yellow"), f" {change.title}", f"  [{change.tier}]")
     if change.tier == "unsafe":
         page.line("        only with --unsafe: ", change.reason)
 
@@ -166,7 +169,7 @@ def _proof(page: Page, proof: Proof) -> None:
     for reason in proof.reasons:
         page.line("        ", reason)
     if proof.control:
-        page.line("        the original: ", proof.control)
+        page.line("        ", proof.control)
     if proof.stand_ins:
         page.line("        assumed: ", ", ".join(f"{item.expression} = {item.value}" for item in proof.stand_ins))
 
@@ -286,14 +289,14 @@ def _rest(page: Page, result: RunResult) -> None:
     page.blank()
 
 
-def _counts(page: Page, summary: Summary) -> None:
-    page.line(Styled(counts(summary), "bold"))
+def _counts(page: Page, summary: Summary, *, written: bool = False) -> None:
+    page.line(Styled(counts(summary, written=written), "bold"))
 
 
-def counts(summary: Summary) -> str:
+def counts(summary: Summary, *, written: bool = False) -> str:
     """All counts of a run in one line."""
     of = summary.verdicts
-    parts = [f"{of.get('edit', 0)} to edit", f"{of.get('right', 0)} right"]
+    parts = [f"{of.get('edit', 0)} {'edited' if written else 'to edit'}", f"{of.get('right', 0)} right"]
     parts.append(f"{of.get('refused', 0)} refused{_by(summary.refusals)}")
     parts.append(f"{of.get('not-ours', 0)} not ours{_by(summary.owners_not_ours)}")
     parts.append(f"{of.get('kept', 0)} kept")
@@ -317,12 +320,16 @@ def number(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
-def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
+def _verdicts(page: Page, result: RunResult) -> None:
     verdicts = summarise(result).proofs
     if verdicts:
         page.line("proofs: ", ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _PROOFS if verdict in verdicts))
     if result.verification:
         page.line(Styled("not verified: ", "yellow"), result.verification)
+
+
+def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
+    _verdicts(page, result)
     if not result.files:
         page.line("Nothing to change.")
     elif result.written:
