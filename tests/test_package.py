@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -80,3 +81,10 @@ def test_installed_codemods_are_importable_under_the_package(wheel: Path, tmp_pa
 
 def test_importing_shardfix_loads_nothing_heavy() -> None:
     assert modules_loaded_by("-c", "import shardfix").isdisjoint(HEAVY)
+
+
+def test_asking_the_command_for_help_loads_nothing_heavy() -> None:
+    script = Path(sysconfig.get_path("scripts")) / "shardfix"
+    loaded = modules_loaded_by(str(script), "--help")
+    assert "click" in loaded
+    assert loaded.isdisjoint(HEAVY)

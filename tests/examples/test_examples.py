@@ -1,14 +1,18 @@
-"""Each example shows its fault when it runs in two processes."""
+"""Each example shows its fault in two processes, is migrated and proven, and then reads everything once an epoch."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +37,7 @@ def run(folder: Path, *, ranks: int) -> Readings:
     process = subprocess.Popen(
         [sys.executable, *launcher, str(RUNNER), "train.py"],
         cwd=folder,
-        env={**env, "OMP_NUM_THREADS": "1"},
+        env={**env, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,38 +73,125 @@ def once(indices: list[int]) -> Counter[int]:
     return Counter(dict.fromkeys(indices, 1))
 
 
-def test_a_distributed_sampler_that_is_prepared_reads_half_of_the_data() -> None:
-    readings = run(EXAMPLES / "accelerate_double_sharded", ranks=2)
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def migrate(folder: Path) -> dict[str, Any]:
+    """Migrate the folder and give the report."""
+    command = [str(Path(sysconfig.get_path("scripts")) / "shardfix"), "migrate", "--format", "json", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def proven(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """The first code of each change that was written, and the verdict on it."""
+    return [(change["codes"][0], change["proof"]) for change in report["changes"] if change["state"] == "written"]
+
+
+@pytest.fixture
+def copy_of(tmp_path: Path) -> Callable[[str], Path]:
+    """Copies an example into a git repository of its own."""
+
+    def copy(name: str) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        git(folder, "init", "--quiet")
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "--message", "as it was")
+        return folder
+
+    return copy
+
+
+def assert_second_run_changes_nothing(folder: Path) -> None:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "migrated")
+    again = migrate(folder)
+    assert (again["changes"], again["written"]) == ([], False)
+    assert git(folder, "status", "--porcelain") == ""
+
+
+def assert_one_process_reads_everything_once(folder: Path) -> None:
+    readings = run(folder, ranks=1)
+    assert [visits(of_ranks) for of_ranks in epochs_of(readings, "train")] == [once(TRAIN)] * EPOCHS
+    assert all(of_ranks == {0: EVAL} for of_ranks in epochs_of(readings, "eval"))
+
+
+def assert_each_rank_trains_on_its_half(readings: Readings) -> None:
+    """Nothing missed, nothing read twice, equal shares, and an order of its own for every epoch."""
     train = epochs_of(readings, "train")
+    assert [visits(of_ranks) for of_ranks in train] == [once(TRAIN)] * EPOCHS
+    assert [[len(of_ranks[rank]) for rank in (0, 1)] for of_ranks in train] == [[32, 32]] * EPOCHS
+    assert len({tuple(of_ranks[0]) for of_ranks in train}) == EPOCHS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_original_reads_everything_once_an_epoch_in_one_process(name: str) -> None:
+    assert_one_process_reads_everything_once(EXAMPLES / name)
+
+
+def test_a_distributed_sampler_that_is_prepared_reads_half_of_the_data(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("accelerate_double_sharded")
+    train = epochs_of(run(folder, ranks=2), "train")
     assert [sorted(visits(of_ranks).values()) for of_ranks in train] == [[1] * 32] * EPOCHS
-    assert [{rank: len(indices) for rank, indices in of_ranks.items()} for of_ranks in train] == [
-        {0: 16, 1: 16}
-    ] * EPOCHS
+    assert [[len(of_ranks[rank]) for rank in (0, 1)] for of_ranks in train] == [[16, 16]] * EPOCHS
+
+    assert proven(migrate(folder)) == [("SHD201", "proven"), ("SHD101", "proven")]
+
+    readings = run(folder, ranks=2)
+    assert_each_rank_trains_on_its_half(readings)
+    # Two batches of eight on each rank: 21 samples and 11 of padding, which gather_for_metrics drops.
+    for of_ranks in epochs_of(readings, "eval"):
+        assert sorted(visits(of_ranks)) == EVAL
+        assert [len(of_ranks[rank]) for rank in (0, 1)] == [16, 16]
+    assert_one_process_reads_everything_once(folder)
+    assert_second_run_changes_nothing(folder)
 
 
-def test_a_sampler_that_is_not_told_the_epoch_repeats_its_order() -> None:
-    readings = run(EXAMPLES / "bert_style", ranks=2)
-    first, *later = epochs_of(readings, "train")
+def test_a_sampler_that_is_not_told_the_epoch_repeats_its_order(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("bert_style")
+    first, *later = epochs_of(run(folder, ranks=2), "train")
     assert visits(first) == once(TRAIN)
     assert later == [first] * (EPOCHS - 1)
 
+    assert proven(migrate(folder)) == [("SHD401", "proven")]
 
-def test_an_evaluation_without_sampler_reads_everything_on_each_rank() -> None:
-    readings = run(EXAMPLES / "ddp_unsharded_eval", ranks=2)
-    assert [visits(of_ranks) for of_ranks in epochs_of(readings, "train")] == [once(TRAIN)] * EPOCHS
+    readings = run(folder, ranks=2)
+    assert_each_rank_trains_on_its_half(readings)
+    assert epochs_of(readings, "eval") == [{0: EVAL}]
+    assert_one_process_reads_everything_once(folder)
+    assert_second_run_changes_nothing(folder)
+
+
+def test_an_evaluation_without_sampler_reads_everything_on_each_rank(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("ddp_unsharded_eval")
+    readings = run(folder, ranks=2)
+    assert_each_rank_trains_on_its_half(readings)
     assert epochs_of(readings, "eval") == [{0: EVAL, 1: EVAL}] * EPOCHS
 
+    assert proven(migrate(folder)) == [("SHD302", "proven")]
 
-def test_a_trainer_override_that_returns_a_plain_loader_reads_everything_on_each_rank() -> None:
-    readings = run(EXAMPLES / "trainer_override", ranks=2)
-    train = epochs_of(readings, "train")
+    readings = run(folder, ranks=2)
+    assert_each_rank_trains_on_its_half(readings)
+    # 21 samples on two ranks: the first is read a second time, as padding.
+    assert epochs_of(readings, "eval") == [{0: EVAL[::2], 1: [*EVAL[1::2], 0]}] * EPOCHS
+    assert_one_process_reads_everything_once(folder)
+    assert_second_run_changes_nothing(folder)
+
+
+def test_a_trainer_override_with_a_plain_loader_reads_everything_on_each_rank(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("trainer_override")
+    train = epochs_of(run(folder, ranks=2), "train")
     assert len(train) == EPOCHS
     assert [of_ranks[0] for of_ranks in train] == [of_ranks[1] for of_ranks in train]
     assert [sorted(of_ranks[0]) for of_ranks in train] == [TRAIN] * EPOCHS
 
+    assert proven(migrate(folder)) == [("SHD304", "proven")]
 
-@pytest.mark.parametrize("name", NAMES)
-def test_one_process_reads_everything_once_an_epoch(name: str) -> None:
-    readings = run(EXAMPLES / name, ranks=1)
-    assert [visits(of_ranks) for of_ranks in epochs_of(readings, "train")] == [once(TRAIN)] * EPOCHS
-    assert all(of_ranks == {0: EVAL} for of_ranks in epochs_of(readings, "eval"))
+    assert_each_rank_trains_on_its_half(run(folder, ranks=2))
+    assert_one_process_reads_everything_once(folder)
+    assert_second_run_changes_nothing(folder)
