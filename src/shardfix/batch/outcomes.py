@@ -104,7 +104,7 @@ def _message(result: RunResult) -> str:
     ]
     reasons += [str(problem) for problem in result.problems]
     if result.verification and result.files:
-        reasons.append(f"not verified: {result.verification}")
+        reasons.append(f"not verified: {result.verification.removeprefix('not verified: ')}")
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return reasons[0] + more if reasons else ""
 

@@ -325,7 +325,7 @@ def _verdicts(page: Page, result: RunResult) -> None:
     if verdicts:
         page.line("proofs: ", ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _PROOFS if verdict in verdicts))
     if result.verification:
-        page.line(Styled("not verified: ", "yellow"), result.verification)
+        page.line(Styled("not verified: ", "yellow"), result.verification.removeprefix("not verified: "))
 
 
 def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
