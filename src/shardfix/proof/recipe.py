@@ -174,7 +174,7 @@ def _accelerator(site: Site, slicer: Slicer) -> ast.Call:
     """``Accelerator(cpu=True)`` with the program's own arguments that matter for sharding."""
     m = site.module
     made: dict[str, ast.Call] = {}
-    for construction in m.calls:
+    for construction in _accelerators(site, slicer):
         if ACCELERATOR in m.callee(construction):
             settings = _settings(slicer, construction)
             keywords: dict[str, ast.expr] = {"cpu": ast.Constant(True)}
@@ -192,6 +192,17 @@ def _accelerator(site: Site, slicer: Slicer) -> ast.Call:
         config = call(dotted("accelerate.utils.DataLoaderConfiguration"), use_seedable_sampler=ast.Constant(True))
         return call(name("Accelerator"), cpu=ast.Constant(True), dataloader_config=config)
     return call(name("Accelerator"), cpu=ast.Constant(True))
+
+
+def _accelerators(site: Site, slicer: Slicer) -> list[ast.Call]:
+    """The constructions that may be the accelerator which prepares the loader; all of the file if that is not seen."""
+    for use in site.flow.of("prepare"):
+        func = use.node.func if isinstance(use.node, ast.Call) else None
+        if isinstance(func, ast.Attribute):
+            found = [d.value for d in slicer.definitions(func.value) if isinstance(d.value, ast.Call)]
+            if found:
+                return found
+    return site.module.calls
 
 
 def _settings(slicer: Slicer, made: ast.Call) -> dict[str, ast.expr]:
@@ -374,7 +385,7 @@ class _Told:
                 inside = found.inside
                 break
         if inside is not None:
-            after = getattr(inside, "lineno", 0) < told.call.lineno and m.function(inside) is m.function(told.call)
+            after = m.statement(inside).lineno < told.call.lineno and m.function(inside) is m.function(told.call)
             return ([ast.Compare(name("epoch"), [ast.Gt()], [ast.Constant(0)])], True) if after else ([], False)
         here = m.function(told.call)
         if any(m.function(loop.loop) is here for loop in loops):
@@ -423,7 +434,10 @@ class _Told:
         if isinstance(node, ast.Call) and last_name(node.func) == "int" and len(node.args) == 1:
             return self.argument(node.args[0], at, epoch, depth + 1)
         if isinstance(node, (ast.Name, ast.Attribute)) and depth < 8:
-            for d in self.slicer.definitions(node):
+            found = self.slicer.definitions(node)
+            if any(d.kind == "augmented" for d in found):
+                return epoch  # the program counts it up by itself
+            for d in found:
                 loop = d.statement if d.kind == "loop" else None
                 if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) and counter_of(m, loop) is not None:
                     return epoch

@@ -148,7 +148,7 @@ def value_of(module: Module, node: ast.expr) -> ast.expr | None:
     plain = _lowered(node)
     own = _own_value(module, node)
     if is_world_size(plain):
-        if type(own) is int and own > 0:
+        if type(own) is int and own > 1:  # 1 is what stands before the launch is asked
             return ast.Constant(own)  # the program's own constant, whatever was launched
         return name("WORLD_SIZE")
     if name_of(plain) in _DEVICES:
@@ -166,12 +166,20 @@ def value_of(module: Module, node: ast.expr) -> ast.expr | None:
 
 
 def _lowered(node: ast.expr) -> ast.expr:
-    """The same name in lower case: ``WORLD_SIZE`` is as good as ``world_size``."""
+    """The same name in its plain form: ``WORLD_SIZE`` and ``distributed_world_size`` are as good as ``world_size``."""
     if isinstance(node, ast.Name):
-        return name(node.id.lower())
+        return name(_plain(node.id))
     if isinstance(node, ast.Attribute):
-        return ast.Attribute(node.value, node.attr.lower(), ast.Load())
+        return ast.Attribute(node.value, _plain(node.attr), ast.Load())
     return node
+
+
+def _plain(text: str) -> str:
+    text = text.lower().lstrip("_")
+    for prefix in ("distributed_", "dist_", "ddp_"):
+        if text in (f"{prefix}world_size", f"{prefix}rank", f"{prefix}local_rank"):
+            return text[len(prefix) :]
+    return text
 
 
 def _own_value(module: Module, node: ast.expr) -> object:

@@ -114,6 +114,8 @@ class Slicer:
         if twin is not None:
             self.twins[node] = twin
             self.calls.append(twin)
+        elif isinstance(node.test, ast.BoolOp):
+            self._assume(node.test, inside)
         elif outcome is not inside:
             self.stop("the loader is built only where there is one process: there is nothing to shard", node.test)
 
@@ -125,7 +127,7 @@ class Slicer:
                 and not earlier.orelse
                 and isinstance(earlier.body[-1], (ast.Return, ast.Raise))
             ):
-                if distributed_test(earlier.test) is True:
+                if not isinstance(earlier.test, ast.BoolOp) and distributed_test(earlier.test) is True:
                     self.stop("the loader is built only where there is one process: there is nothing to shard", earlier)
                 if is_not_main_test(earlier.test):
                     self.stop("the loader is built on the main process only", earlier)
@@ -594,9 +596,9 @@ class Slicer:
             bound = self.attempt(lambda: self.need(node, lambda v: self.seed(v, depth + 1), depth + 1))
             if bound is not None:
                 return bound
-            default = default_of(self.module, node)
-            return ast.Constant(self.choices.number(text_of(node), default, 0))
-        raise self.needs_project("the seed", node)
+        if any(value_of(self.module, n) is not None for n in ast.walk(node) if isinstance(n, ast.expr)):
+            raise self.needs_project("the seed", node)
+        return ast.Constant(self.choices.number(text_of(node), default_of(self.module, node), 0))
 
     def batch(self, node: ast.expr, depth: int = 0) -> ast.expr:
         """A batch size: literals and defaults made small, other sizes staying other sizes."""
@@ -715,6 +717,11 @@ class Slicer:
                 held |= self.definitions(inner)
         key = (text, frozenset(held))
         if key not in self.datasets:
+            # a use that may see the same assignment is the same dataset: two arms that make one, then the loader
+            for (known, others), given in list(self.datasets.items()):
+                if known == text and (not held or held & others):
+                    self.datasets[key] = given
+        if key not in self.datasets:
             same = sum(1 for known, _ in self.datasets if known == text)
             self.datasets[key] = text if not same else f"{text} #{same + 1}"
         return call(name("DATASET"), ast.Constant(self.datasets[key]))
@@ -752,6 +759,8 @@ class Slicer:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return ast.UnaryOp(ast.USub(), self.index(node.operand, depth + 1))
         if isinstance(node, (ast.List, ast.Tuple)):
+            if any(type(literal(e)) is int for e in node.elts):
+                raise self.fixed(node)
             return ast.List([self.index(e, depth + 1) for e in node.elts], ast.Load())
         if isinstance(node, ast.Subscript):
             base = self.index(node.value, depth + 1)
@@ -767,7 +776,13 @@ class Slicer:
             return launched
         if isinstance(node, (ast.Name, ast.Attribute)):
             self.unwritten(node)
-            bound = self.need(node, lambda v: self.index(v, depth + 1), depth + 1)
+
+            def follows(value: ast.expr) -> ast.expr:
+                if type(literal(value)) is int:
+                    raise self.fixed(value)
+                return self.index(value, depth + 1)
+
+            bound = self.need(node, follows, depth + 1)
             if bound is not None:
                 return bound
             default = default_of(m, node)
@@ -776,13 +791,23 @@ class Slicer:
                 return ast.Constant(default)
         raise self.needs_project("the indices", node)
 
+    def fixed(self, node: ast.expr) -> Stop:
+        """Absolute indices and lengths fit the program's own dataset only, not the sizes that a proof is run at."""
+        return self.stopped(f"`{text_of(node)}` does not follow from the dataset's length", node)
+
     def index_call(self, node: ast.Call, depth: int) -> ast.expr:
         callee = self.module.callee(node)
         if node.keywords:
             raise self.needs_project("the indices", node)
+        counts = ("builtins.range", "numpy.arange", "torch.arange")
+        if not callee.isdisjoint(counts) and type(literal(node.args[min(1, len(node.args) - 1)])) is int:
+            raise self.fixed(node)
         if "builtins.len" in callee and len(node.args) == 1:
+            data = self.dataset(node.args[0], depth + 1)
+            if ast.dump(data) == ast.dump(self.own_dataset(depth + 1)):
+                return call(name("len"), data)
             inner = self.attempt(lambda: self.index(node.args[0], depth + 1))
-            return call(name("len"), inner if inner is not None else self.dataset(node.args[0], depth + 1))
+            return call(name("len"), inner if inner is not None else data)
         for function in ("range", "list", "tuple", "int", "float", "min", "max", "round", "sum", "sorted"):
             if f"builtins.{function}" in callee:
                 return call(name(function), *(self.index(a, depth + 1) for a in node.args))
