@@ -172,12 +172,12 @@ class Slicer:
 
     # -- definitions -----------------------------------------------------------------------------------------
 
-    def variable(self, scope: ScopeNode, key: str) -> str:
-        """The recipe's name for a name of the source."""
+    def variable(self, scope: ScopeNode, key: str, base: str = "") -> str:
+        """The recipe's name for a name of the source (``base``: for something that has no name there)."""
         known = self.names.get((scope, key))
         if known is not None:
             return known
-        base = key.replace(".", "_").lstrip("_") or "value"
+        base = base or key.replace(".", "_").lstrip("_") or "value"
         if base in GIVEN | FUNCTIONS | {"loader", "accelerator", "Accelerator"}:
             base += "_"
         wanted, n = base, 1
@@ -238,7 +238,7 @@ class Slicer:
                 shared = self._split(d.value, depth) if d.index >= 0 else None
                 if shared is None:
                     return False
-                part = self.variable(d.scope, f"parts_of_{d.value.lineno}")
+                part = self.variable(d.scope, f"the parts in line {d.value.lineno}", "parts")
                 item = ast.Subscript(name(part), ast.Constant(d.index), ast.Load())
                 self._conditions(d)
                 self.bound[d] = _Bound(variable, item, (part, shared))
@@ -422,7 +422,10 @@ class Slicer:
 
     def is_sampler(self, node: ast.expr) -> bool:
         """Whether a name is given a sampler of torch's, or None where one is wanted."""
-        kinds = {a.kind for a in arms(self.module, node)}
+        found = arms(self.module, node)
+        kinds = {a.kind for a in found}
+        for d in (a.definitions[-1] for a in found if a.kind == "parameter"):
+            kinds |= {inner.kind for value, _ in self.given(d) for inner in arms(self.module, value)}
         return bool(kinds - {"custom", "unknown", "parameter"}) and not (
             kinds == {"none"} and "sampler" not in text_of(node).lower()
         )
@@ -916,7 +919,7 @@ class Slicer:
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return []
         found: list[ast.stmt] = []
-        for d, b in self.bound.items():
+        for d, b in sorted(self.bound.items(), key=lambda item: getattr(item[0].node, "col_offset", 0)):
             if d.statement is s or (isinstance(d.statement, ast.NamedExpr) and self.module.statement(d.statement) is s):
                 if b.shared is not None:
                     split = assign(b.shared[0], b.shared[1])
