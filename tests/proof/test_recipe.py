@@ -95,7 +95,7 @@ CONSTRUCTIONS = {
         "loader = DataLoader(DATASET('make(1)'), batch_size=4)",
     ),
     "what cannot affect sharding is left out": (
-        "loader = DataLoader(ds, batch_size=4, num_workers=8, pin_memory=True, collate_fn=lambda b: evil(b), timeout=3)",
+        "loader = DataLoader(ds, batch_size=4, num_workers=8, collate_fn=lambda b: evil(b), timeout=3)",
         "loader = DataLoader(DATASET('ds'), batch_size=4)",
     ),
     "a sanitizer around it is looked through": (
@@ -333,7 +333,7 @@ generator=torch.Generator().manual_seed(0))
 }
 
 
-@pytest.mark.parametrize("source, expected", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
+@pytest.mark.parametrize(("source", "expected"), CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
 def test_the_construction_is_taken_as_written(source: str, expected: str) -> None:
     assert build(source) == block(expected)
 
@@ -360,7 +360,7 @@ REGIMES = {
 }
 
 
-@pytest.mark.parametrize("test, expected", REGIMES.items(), ids=REGIMES)
+@pytest.mark.parametrize(("test", "expected"), REGIMES.items(), ids=REGIMES)
 def test_what_the_launch_decides_is_asked_of_the_launch_and_the_rest_is_unknown(test: str, expected: str) -> None:
     made = build(f"loader = DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds) if {test} else None)")
     line = next(line for line in made.splitlines() if line.startswith("loader"))
@@ -421,7 +421,7 @@ PREPARED = {
 }
 
 
-@pytest.mark.parametrize("source, settings", PREPARED.values(), ids=PREPARED)
+@pytest.mark.parametrize(("source", "settings"), PREPARED.values(), ids=PREPARED)
 def test_a_prepared_loader_goes_through_a_real_accelerator(source: str, settings: str) -> None:
     use = f"\naccelerator = Accelerator({settings})\n{source}\nfor epoch in range(3):\n    for b in loader: pass\n"
     found = sliced("from accelerate.utils import DataLoaderConfiguration" + use, HEAD)
@@ -453,12 +453,34 @@ def test_a_trainer_override_is_raw_or_prepared_as_its_source_says() -> None:
     prepared = sliced(source.format("self.accelerator.prepare(DataLoader(self.train_dataset, batch_size=2))"), HEAD)
     assert short(prepared.program.build) == block(
         """
+        torch.manual_seed(42)
         accelerator = Accelerator(cpu=True, \
 dataloader_config=accelerate.utils.DataLoaderConfiguration(use_seedable_sampler=True))
         loader = DataLoader(DATASET('self.train_dataset'), batch_size=2)
         loader = accelerator.prepare(loader)
         """
     )
+
+
+@pytest.mark.parametrize(
+    ("seeding", "expected"),
+    [
+        ("set_seed(args.seed)", "torch.manual_seed(0)\n"),
+        ("torch.manual_seed(7)", "torch.manual_seed(7)\n"),
+        ("set_seed(7, device_specific=True)", ""),
+        ("torch.manual_seed(7 + accelerator.process_index)", ""),
+        ("pass", ""),
+    ],
+)
+def test_a_sampler_that_rests_on_the_seed_is_seeded_as_the_program_does(seeding: str, expected: str) -> None:
+    source = f"""
+    from accelerate.utils import DataLoaderConfiguration, set_seed
+    accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))
+    {seeding}
+    loader = accelerator.prepare(DataLoader(ds, batch_size=4, shuffle=True))
+    for batch in loader: pass
+    """
+    assert build(source, HEAD).startswith(f"{expected}accelerator = ")
 
 
 TOLD = {
@@ -489,7 +511,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("call, expected", TOLD.values(), ids=TOLD)
+@pytest.mark.parametrize(("call", "expected"), TOLD.values(), ids=TOLD)
 def test_who_is_told_the_epoch_and_when(call: str, expected: str) -> None:
     source = f"""
     s = DistributedSampler(ds)
@@ -581,7 +603,25 @@ STOPPED = {
     ),
     "a loader of the main process": (
         "if dist.get_rank() == 0:\n    loader = DataLoader(ds, batch_size=4)",
-        "train.py:12:4: the loader is built on the main process only",
+        "train.py:12:4: the loader is built by one process only",
+    ),
+    "a loader of a function that the main process calls": (
+        """
+        def evaluate(ds):
+            loader = DataLoader(ds, batch_size=4)
+            for batch in loader: pass
+        if dist.get_rank() == 0:
+            evaluate(val)
+        """,
+        "train.py:16:4: the loader is built by one process only",
+    ),
+    "a loader that the main process reads": (
+        """
+        loader = DataLoader(ds, batch_size=4)
+        if dist.get_rank() == 0:
+            for batch in loader: pass
+        """,
+        "train.py:14:4: the loader is read by one process only",
     ),
     "a loader of one process": (
         "if args.distributed:\n    pass\nelse:\n    loader = DataLoader(ds, batch_size=4)",
@@ -622,7 +662,7 @@ STOPPED = {
 }
 
 
-@pytest.mark.parametrize("source, expected", STOPPED.values(), ids=STOPPED)
+@pytest.mark.parametrize(("source", "expected"), STOPPED.values(), ids=STOPPED)
 def test_what_stops_a_recipe_is_named_with_its_place(source: str, expected: str) -> None:
     assert stopped(source) == expected
 
@@ -708,7 +748,7 @@ def test_before_and_after_share_their_stand_ins() -> None:
 
 
 @pytest.mark.parametrize(
-    "source, group",
+    ("source", "group"),
     [
         ("dist.init_process_group('gloo')\nloader = DataLoader(ds, batch_size=4)", "always"),
         (
@@ -818,6 +858,24 @@ LIVE = {
         "sharded-twice",
         "proven",
     ),
+    "a trainer's override handed to its accelerator": (
+        """
+        from transformers import Trainer
+
+        class Mine(Trainer):
+            def get_train_dataloader(self):
+                return DataLoader(self.train_dataset, batch_size=4, shuffle=True)
+        """,
+        """
+        from transformers import Trainer
+
+        class Mine(Trainer):
+            def get_train_dataloader(self):
+                return self.accelerator.prepare(DataLoader(self.train_dataset, batch_size=4, shuffle=True))
+        """,
+        "unsharded",
+        "proven",
+    ),
     "a seed that differs by rank": (
         None,
         """
@@ -853,7 +911,7 @@ def test_recipes_of_source_are_proven_and_refuted_by_real_ranks() -> None:
 
     recipes = []
     for before, after, expect, _ in LIVE.values():
-        head = HEAD if "Accelerator()" in after else DDP
+        head = HEAD if "ccelerator" in after else DDP
         first = sites(before, head)[0] if before is not None else None
         made = recipe(first, sites(after, head)[0], kind="fault" if before else "stands", expect=expect)
         assert not isinstance(made, Unproven), str(made)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardfix.analysis.epochs import SetEpoch, counter_of
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.names import ACCELERATOR, INIT_PROCESS_GROUP
-from shardfix.analysis.processes import distributed_test
+from shardfix.analysis.processes import distributed_test, main_process_guard
 from shardfix.analysis.regimes import is_hf_trainer
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import Choices, listed, named, text_of
@@ -127,12 +127,19 @@ def program(site: Site, choices: Choices | None = None) -> Sliced | Unproven:
 def _slice(site: Site, choices: Choices, assumed: dict[str, bool]) -> Sliced | dict[str, bool]:
     """One slice; or the conditions that must hold, since without them a name of it has no value."""
     slicer = Slicer(site.module, site.call, choices, assumed)
+    guard = main_process_guard(site.module, site.call) if not slicer.twins else None
+    if guard is not None:
+        raise slicer.stopped("the loader is built by one process only", guard)
+    guards = [main_process_guard(site.module, use.node) for use in site.flow.of("iterate")]
+    if guards and guards[0] is not None and None not in guards:
+        raise slicer.stopped("the loader is read by one process only", guards[0])
     statements = slicer.statements()
     steps = _prepare(site, slicer)
     told = _Told(site, slicer).statements()
     head: list[ast.stmt] = []
     if steps or slicer.uses_accelerator:
-        head.append(assign("accelerator", _accelerator(site, slicer)))
+        made = _accelerator(site, slicer)
+        head += [*_seeded(site, slicer, made), assign("accelerator", made)]
     raw = [assign("raw_loader", name("loader"))] if steps else []
     body = _folded([*head, *statements, *raw, *steps])
     told = _folded(told)
@@ -192,6 +199,28 @@ def _accelerator(site: Site, slicer: Slicer) -> ast.Call:
         config = call(dotted("accelerate.utils.DataLoaderConfiguration"), use_seedable_sampler=ast.Constant(True))
         return call(name("Accelerator"), cpu=ast.Constant(True), dataloader_config=config)
     return call(name("Accelerator"), cpu=ast.Constant(True))
+
+
+def _seeded(site: Site, slicer: Slicer, made: ast.Call) -> list[ast.stmt]:
+    """The program's own seeding, where accelerate's sampler rests on the ranks being seeded alike."""
+    if not any(k.arg == "use_seedable_sampler" for n in ast.walk(made) if isinstance(n, ast.Call) for k in n.keywords):
+        return []
+    m = site.module
+    cls = m.class_of(site.call)
+    seed: ast.expr | None = None
+    if cls is not None and is_hf_trainer(m, cls):
+        seed = ast.Constant(42)  # Trainer.__init__ calls set_seed(args.seed) on every rank
+    for seeding in m.calls:
+        known = {"accelerate.utils.set_seed", "transformers.set_seed", "torch.manual_seed"}
+        if m.callee(seeding).isdisjoint(known) or len(seeding.args) != 1 or seeding.keywords:
+            continue
+        try:
+            seed = slicer.seed(seeding.args[0], 0)
+        except Stop:
+            continue
+        if tells_regime(seed) or any(isinstance(n, ast.Name) for n in ast.walk(seed)):
+            seed = None
+    return [ast.Expr(call(dotted("torch.manual_seed"), seed))] if seed is not None else []
 
 
 def _accelerators(site: Site, slicer: Slicer) -> list[ast.Call]:

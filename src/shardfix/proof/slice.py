@@ -11,7 +11,7 @@ from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Location
 from shardfix.analysis.module import Arguments, Module
 from shardfix.analysis.names import DATA_LOADER, SAMPLER_KINDS
-from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test
+from shardfix.analysis.processes import distributed_test
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.samplers import arms
 from shardfix.proof.choices import Choices, text_of
@@ -103,9 +103,6 @@ class Slicer:
             previous = outer
 
     def _branch(self, node: ast.If, inside: bool) -> None:
-        main_only = is_main_test(node.test) if inside else is_not_main_test(node.test)
-        if main_only and not _mentions_both(node.test):
-            self.stop("the loader is built on the main process only", node.test)
         outcome = distributed_test(node.test)
         if outcome is None:
             self._assume(node.test, inside)
@@ -122,15 +119,11 @@ class Slicer:
     def _after_leaving(self, statement: ast.stmt) -> None:
         block = self.module.block(statement)
         for earlier in block[: block.index(statement)] if statement in block else []:
-            if (
-                isinstance(earlier, ast.If)
-                and not earlier.orelse
-                and isinstance(earlier.body[-1], (ast.Return, ast.Raise))
-            ):
-                if not isinstance(earlier.test, ast.BoolOp) and distributed_test(earlier.test) is True:
-                    self.stop("the loader is built only where there is one process: there is nothing to shard", earlier)
-                if is_not_main_test(earlier.test):
-                    self.stop("the loader is built on the main process only", earlier)
+            if not isinstance(earlier, ast.If) or earlier.orelse or isinstance(earlier.test, ast.BoolOp):
+                continue
+            leaves = isinstance(earlier.body[-1], (ast.Return, ast.Raise))
+            if leaves and distributed_test(earlier.test) is True:
+                self.stop("the loader is built only where there is one process: there is nothing to shard", earlier)
 
     def _twin(self, block: list[ast.stmt]) -> ast.Call | None:
         """The construction that the other arm of a regime condition gives the same name."""
@@ -956,11 +949,6 @@ def _construction(module: Module, node: ast.expr | None) -> ast.Call | None:
     while isinstance(node, ast.Call) and last_name(node.func) == "sanitize" and node.args:
         node = node.args[0]
     return node if isinstance(node, ast.Call) and DATA_LOADER in module.callee(node) else None
-
-
-def _mentions_both(test: ast.expr) -> bool:
-    """``a or rank == 0`` may let the others in too."""
-    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
 
 
 __all__ = ["Slicer", "Stop", "Unproven", "assign", "is_accelerator"]

@@ -20,6 +20,7 @@ API = frozenset(
         "torch.utils.data.random_split",
         "torch.utils.data.IterableDataset",
         "torch.Generator",
+        "torch.manual_seed",
         "dist.get_rank",
         "dist.get_world_size",
         "dist.is_initialized",
