@@ -96,6 +96,18 @@ def test_paths_of_several_projects_are_taken_project_by_project(tmp_path: Path) 
     assert [run["root"] for run in data["projects"]] == [str(one), str(two)]
 
 
+def test_project_that_can_not_be_written_does_not_hide_what_was_done_to_another(tmp_path: Path) -> None:
+    done_first = project(tmp_path / "one", train=SHARDED_TWICE)
+    dirty = project(tmp_path / "two", train=RIGHT)
+    (dirty / "train.py").write_text(SHARDED_TWICE)
+    done = shardfix("migrate", "--no-verify", "one", "two", cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"1 loader in 1 file: 1 edited" in done.stdout
+    assert f"error: {dirty}: train.py: has changes that are not committed" in done.stdout.decode()
+    assert b"DistributedSampler" not in (done_first / "train.py").read_bytes()
+    assert (dirty / "train.py").read_text() == SHARDED_TWICE
+
+
 def test_rules_lists_every_code_in_every_format(tmp_path: Path) -> None:
     codes = [entry.code for entry in entries()]
     assert len(codes) == len(set(codes)) > 30

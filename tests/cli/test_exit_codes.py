@@ -166,3 +166,47 @@ def test_closed_pipe_is_quiet(tmp_path: Path) -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the children are looked up in /proc")
+def test_interrupt_in_a_proof_ends_its_ranks_and_writes_nothing(tmp_path: Path) -> None:
+    place = project(tmp_path, train=SHARDED_TWICE)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "shardfix", "migrate", "--verify"],
+        cwd=place,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    children: set[int] = set()
+    while running.poll() is None and not children:
+        children = _descendants(running.pid)
+        time.sleep(0.02)
+    assert children, "the proof was over before it was seen"
+    running.send_signal(signal.SIGINT)
+    children |= _descendants(running.pid)
+    _, told = running.communicate(timeout=60)
+    assert (running.returncode, told.strip()) == (130, b"shardfix: interrupted")
+    assert [child for child in children if _is_alive(child)] == []
+    assert git("status", "--porcelain", cwd=place) == b""
+
+
+def _descendants(pid: int) -> set[int]:
+    try:
+        children = {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+    except OSError:
+        return set()
+    # git is called too; it ends by itself.
+    own = {child for child in children if b"worker.py" in _command(child)}
+    return own.union(*(_descendants(child) | {child} for child in own))
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _is_alive(pid: int) -> bool:
+    return b"worker.py" in _command(pid)

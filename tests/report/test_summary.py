@@ -118,6 +118,8 @@ def test_migrate_exit_bits(result: RunResult, asked: dict[str, bool], code: int)
         (RunResult(ROOT, proofs=(proof("unproven"),)), 8),
         (RunResult(ROOT, proofs=(proof("refuted"), proof("unproven", RIGHT)), problems=(PROBLEM,)), 14),
         (RunResult(ROOT, (site(RIGHT, "right"),), verification="torch is not installed"), 8),
+        (RunResult(ROOT, (site(THEIRS, "not-ours"),), proofs=(proof("unproven", THEIRS),)), 0),
+        (RunResult(ROOT, (site(KEPT, "kept"),), proofs=(proof("refuted", KEPT),)), 0),
     ],
 )
 def test_verify_exit_bits(result: RunResult, code: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,6 +12,7 @@ import click
 from shardfix.cli import options
 
 if TYPE_CHECKING:
+    from shardfix.config import Config
     from shardfix.report.terminal import Page
     from shardfix.report.text import Maps
     from shardfix.result import RunResult
@@ -66,7 +68,7 @@ def command(
         raise click.UsageError("--format json and a diff both go to standard output; use --patch FILE")
     from shardfix import engine
     from shardfix.cli.output import print_json, print_pages, write_patch
-    from shardfix.cli.projects import projects
+    from shardfix.cli.projects import each_project
     from shardfix.config import Asked
     from shardfix.report.catalogue import titles
     from shardfix.report.patch import patch
@@ -76,8 +78,9 @@ def command(
 
     dry = diff or check or patch_file is not None
     asked = Asked(target, select, ignore, unsafe, sanitizer, sanitizer_from)
-    results = [
-        engine.migrate(
+
+    def work(members: Sequence[Path], config: Config) -> RunResult:
+        return engine.migrate(
             members,
             config=config,
             write=not dry,
@@ -89,8 +92,8 @@ def command(
             timeout=timeout,
             require_proof=require_proof,
         )
-        for members, config in projects(paths, asked)
-    ]
+
+    results = each_project(paths, asked, work)
     on_stdout = diff or patch_file == "-"
     if patch_file is not None and patch_file != "-":
         write_patch(b"".join(map(patch, results)), patch_file)

@@ -31,13 +31,13 @@ def command(
     """
     from shardfix import engine
     from shardfix.cli.output import print_json, print_pages
-    from shardfix.cli.projects import projects
+    from shardfix.cli.projects import each_project
     from shardfix.config import Asked
     from shardfix.report.summary import exit_of_scan
     from shardfix.report.text import scan_page
 
     asked = Asked(target=target, select=select, ignore=ignore)
-    results = [engine.scan(members, config=config) for members, config in projects(paths, asked)]
+    results = each_project(paths, asked, lambda members, config: engine.scan(members, config=config))
     if form == "json":
         print_json(results)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,6 +12,7 @@ import click
 from shardfix.cli import options
 
 if TYPE_CHECKING:
+    from shardfix.config import Config
     from shardfix.report.terminal import Page
     from shardfix.report.text import Maps
     from shardfix.result import RunResult
@@ -37,16 +39,16 @@ def command(
     """
     from shardfix import engine
     from shardfix.cli.output import print_json, print_pages
-    from shardfix.cli.projects import projects
+    from shardfix.cli.projects import each_project
     from shardfix.config import Asked
     from shardfix.report.summary import exit_of_verify
     from shardfix.report.terminal import width_of
     from shardfix.report.text import verify_page
 
-    results = [
-        engine.verify(members, config=config, python=python, nproc=nproc, timeout=timeout)
-        for members, config in projects(paths, Asked())
-    ]
+    def verify(members: Sequence[Path], config: Config) -> RunResult:
+        return engine.verify(members, config=config, python=python, nproc=nproc, timeout=timeout)
+
+    results = each_project(paths, Asked(), verify)
     if form == "json":
         print_json(results)
     else:

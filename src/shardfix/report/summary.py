@@ -22,6 +22,7 @@ INTERRUPTED = 130
 _FAULTS = ("SHD1", "SHD2", "SHD3", "SHD4", "SHD5", "SHD7")
 _REFUSAL = "SHD9"
 _SANITIZER = "SHD6"
+_EXEMPT = ("kept", "not-ours")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def faults(result: RunResult) -> int:
 
 
 def _is_faulty(site: SiteReport) -> bool:
-    if site.verdict in ("kept", "not-ours"):
+    if site.verdict in _EXEMPT:
         return False
     harmless = {code for change in site.changes if change.tier in ("cosmetic", "report") for code in change.codes}
     real = {code for change in site.changes if change.tier in ("safe", "unsafe") for code in change.codes}
@@ -114,14 +115,15 @@ def has_refusals(result: RunResult) -> bool:
 
 
 def lacks_proof(result: RunResult) -> bool:
-    """Whether a change that is kept (or, where nothing changes, a loader) is not proven."""
+    """Whether a change is not proven, be it kept or, for that reason, dropped."""
     if any(proof.verdict == "unproven" for proof in result.proofs):
         return True
-    for change in result.changes:
-        needs = not all(code.startswith(_SANITIZER) for code in change.codes)
-        if needs and proof_of(change, result) is None:
-            return True
-    return False
+    return any(needs_proof(change) and proof_of(change, result) is None for change in result.changes)
+
+
+def needs_proof(change: Change) -> bool:
+    """Whether a change may alter what is read; the run-time check alone does not."""
+    return not all(code.startswith(_SANITIZER) for code in change.codes)
 
 
 def exit_of_scan(result: RunResult, *, strict: bool) -> int:
@@ -140,7 +142,9 @@ def exit_of_migrate(result: RunResult, *, check: bool, strict: bool, require_pro
 
 
 def exit_of_verify(result: RunResult) -> int:
-    """2 a problem, 4 refuted, 8 unproven."""
+    """2 a problem, 4 refuted, 8 unproven; what is kept or not ours does not count."""
+    exempt = {str(site.location) for site in result.sites if site.verdict in _EXEMPT}
+    verdicts = {proof.verdict for proof in result.proofs if proof.site not in exempt}
     code = PROBLEM if result.problems else 0
-    code |= REFUTED if any(proof.verdict == "refuted" for proof in result.proofs) else 0
-    return code | (UNPROVEN if lacks_proof(result) or result.verification else 0)
+    code |= REFUTED if "refuted" in verdicts else 0
+    return code | (UNPROVEN if "unproven" in verdicts or result.verification else 0)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from shardfix.analysis.model import Change, Evidence, Finding, SiteReport
 from shardfix.proof.model import Proof
-from shardfix.report.summary import Summary, proof_of, refusal, summarise
+from shardfix.report.summary import Summary, needs_proof, proof_of, refusal, summarise
 from shardfix.report.terminal import Page, Styled
 from shardfix.result import RunResult
 
@@ -65,7 +65,7 @@ def migrate_page(
         if proof is not None:
             _proof(page, proof)
             drawn += _map(page, proof, maps, drawn, width)
-        elif result.verification:
+        elif needs_proof(change):
             page.line("    proof: ", Styled("not run", "yellow"))
     _dropped(page, result)
     shown |= {change.id for change, _ in result.dropped}
@@ -330,6 +330,8 @@ def _verdicts(page: Page, result: RunResult) -> None:
 
 def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
     _verdicts(page, result)
+    if result.changes and not result.proofs and not result.verification:
+        page.line(Styled("not verified: ", "yellow"), "not asked for")
     if not result.files:
         page.line("Nothing to change.")
     elif result.written:
