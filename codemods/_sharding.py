@@ -17,6 +17,9 @@ from shardfix.analysis.spelling import free_name, spell_distributed_package, spe
 from shardfix.rewrite.edits import DropImport, Edit, InsertStatements, ReplaceExpression, SetKeyword
 
 
+_WIDTH = 119  # a longer line is broken at its arguments
+
+
 def is_streaming(site: Site) -> bool:
     """Whether the dataset is an IterableDataset of this file."""
     module, dataset = site.module, site.dataset
@@ -105,13 +108,13 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         return refuse(site, "SHD914")
     class_name, edits_for_class = spell_distributed_sampler(module, site.call)
     edits: list[Edit] = list(edits_for_class)
-    numbers = ""
+    numbers: list[str] = []
     condition = ""
     if site.ownership.via_accelerate:
         accelerator = _accelerator(module, site.call)
         if accelerator is None:
             return refuse(site, "SHD913", note="no Accelerator is in sight here")
-        numbers = f", num_replicas={accelerator}.num_processes, rank={accelerator}.process_index"
+        numbers = [f"num_replicas={accelerator}.num_processes", f"rank={accelerator}.process_index"]
     else:
         group = group_at(module, site.call, site.regimes)
         if group.exists == "unknown":
@@ -144,8 +147,13 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
             lines.append(f"{hoisted} = {dataset_source}")
             edits.append(ReplaceExpression(module.path, module.source.span(dataset), hoisted))
             dataset_source = hoisted
-        made = f"{class_name}({dataset_source}{numbers}, shuffle={shuffle})"
-        lines.append(f"{name} = {made} if {condition} else None" if condition else f"{name} = {made}")
+        arguments = [dataset_source, *numbers, f"shuffle={shuffle}"]
+        made = f"{class_name}({', '.join(arguments)})"
+        line = f"{name} = {made} if {condition} else None" if condition else f"{name} = {made}"
+        if statement.col_offset + len(line) <= _WIDTH or condition:
+            lines.append(line)
+        else:
+            lines += [f"{name} = {class_name}(", *(f"    {a}," for a in arguments), ")"]
         edits.append(InsertStatements(module.path, module.source.span(statement), "before", tuple(lines)))
         edits.extend(_keywords(site, name, shuffle, optional=bool(condition)))
     else:
@@ -193,7 +201,7 @@ def _keywords(site: Site, name: str, shuffle: str, *, optional: bool) -> list[Ed
 
 
 def _replace_sampler(
-    site: Site, class_name: str, numbers: str, shuffle: str, condition: str
+    site: Site, class_name: str, numbers: list[str], shuffle: str, condition: str
 ) -> tuple[str, list[Edit]] | Finding:
     """Put a DistributedSampler where the loader's own sampler is constructed."""
     module, path = site.module, site.module.path
@@ -226,7 +234,7 @@ def _replace_sampler(
         edits.append(InsertStatements(path, module.source.span(statement), "before", (line,)))
         edits.append(ReplaceExpression(path, module.source.span(dataset), variable))
         source = variable
-    made = f"{class_name}({source}{numbers}, shuffle={shuffle})"
+    made = f"{class_name}({', '.join([source, *numbers, f'shuffle={shuffle}'])})"
     if condition:
         if arm.kind == "subset-random":
             return refuse(site, "SHD915", note="a subset sampler in a program that also runs in one process")

@@ -30,12 +30,13 @@ def _shuffled(site: Site) -> Change | Finding | str | None:
     module = site.module
     arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
     distributed = [a for a in arms if a.kind == "distributed"]
-    guard = site.evaluation.guard
+    guard = site.evaluation.guard or site.evaluation.sometimes
     if guard is not None:
+        where = "" if site.evaluation.guard is not None else " on one of its paths"
         return Finding(
             "SHD706",
             site.location,
-            "a distributed sampler in an evaluation that only the main process runs: it sees 1/W of the samples",
+            f"a distributed sampler in an evaluation that one rank alone runs{where}: it sees 1/W of the samples",
             (guard, module.evidence(distributed[0].node)),
             "evaluate on every rank and reduce the metric, or use a plain loader on the main process",
         )
@@ -101,10 +102,15 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
     found = site.evaluation
     if found.guard is not None:
         return f"only the main process evaluates (line {found.guard.location.line}), so one rank reads everything, as it should"
+    if found.sometimes is not None:
+        return refuse(site, "SHD905", note="on one of its paths", evidence=(found.sometimes,))
     if not found.functions:
         return refuse(site, "SHD923")
     if found.positional is not None:
         return refuse(site, "SHD921", evidence=(found.positional,))
+    if site.ownership.via_accelerate and found.gathers is not None:
+        note = "the loop gathers through the Accelerator, which knows only prepared loaders: hand this one to prepare()"
+        return refuse(site, "SHD906", note=note, evidence=(found.gathers,))
     reason = ""
     code = ""
     if found.reduction is None:

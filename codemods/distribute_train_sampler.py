@@ -34,7 +34,7 @@ def _unsharded(site: Site) -> Change | Finding | None:
         return None
     if site.kinds & {"distributed"}:
         return _both_given(site)
-    if site.role != "train":
+    if site.role != "train" or any(i.kind == "distributed" for b in site.batch_arms for i in b.inner):
         return None
     if site.batch_arms or site.kinds & {"weighted", "custom"}:
         return refuse(site, "SHD915")

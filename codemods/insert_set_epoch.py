@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from shardfix.codemods._findings import refuse
 
 from shardfix.analysis.epochs import EpochLoop, set_epoch_calls
+from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
@@ -36,7 +37,10 @@ def tell_epoch(
     if not loops.loops:
         return {"next-driven": "SHD911", "ambiguous": "SHD910"}.get(loops.why, "SHD909")
     edits: list[Edit] = []
-    for loop in loops.loops:
+    training = [loop for loop in loops.loops if not evaluates(site.module, loop.use.node)]
+    if site.role != "eval" and not training:
+        return "SHD909"
+    for loop in loops.loops if site.role == "eval" else training:
         counter, renamed = _counter(site, loop)
         if counter is None:
             return "SHD910"
@@ -83,12 +87,17 @@ def _receiver(site: Site, loop: EpochLoop, sampler: str, sampler_is_new: bool) -
         if sampler_is_new or not others:
             return sampler
     inner = "batch_sampler.sampler" if site.batch_arms else "sampler"
+    if any(b.kind != "batch" for b in site.batch_arms):
+        return None  # whether a batch sampler of the project's own has .sampler is not known
+    found: list[tuple[bool, int, str]] = []
     for alias in site.flow.aliases:
         if not isinstance(alias, (ast.Name, ast.Attribute)) or module.function(alias) is not there:
             continue
-        if any(outer is loop.loop for outer in module.around(alias)) and isinstance(alias.ctx, ast.Load):
-            return f"{module.source.source(alias)}.{inner}"
-    return None
+        around = list(module.around(alias))
+        if loop.loop in around and isinstance(alias.ctx, ast.Load):
+            near = loop.inside in around or alias is loop.use.value
+            found.append((not near, alias.lineno, f"{module.source.source(alias)}.{inner}"))
+    return min(found)[2] if found else None
 
 
 def shuffling_arms(site: Site) -> list[Arm]:

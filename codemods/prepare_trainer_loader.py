@@ -19,6 +19,8 @@ _OWN_SAMPLERS = ("_get_train_sampler", "_get_eval_sampler", "get_train_sampler",
 def _override(site: Site) -> Change | Finding | str | None:
     if site.owner != "hf-trainer":
         return None
+    if isinstance(site.dataset, (ast.List, ast.Tuple)) and not site.dataset.elts:
+        return "its dataset is empty"
     if "distributed" in site.kinds:
         return "a DistributedSampler shards it, and the trainer uses the loader as it is"
     for arm in (*site.arms, *site.batch_arms):

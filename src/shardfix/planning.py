@@ -24,6 +24,15 @@ _TARGET_OWNERS = {"accelerate": ("accelerate", "hf-trainer"), "ddp": ("ddp",)}
 _MILD = frozenset({"SHD707", "SHD708", "SHD713"})
 
 
+_REASON_TEST = "a test may need its loader just as it is"
+
+
+def is_test(path: str) -> bool:
+    """Whether a file belongs to a test suite, by its name or folder."""
+    *folders, name = path.split("/")
+    return name.startswith("test_") or name.endswith("_test.py") or bool({"tests", "test", "testing"} & set(folders))
+
+
 @dataclass(frozen=True)
 class Plan:
     """All changes of a project and what becomes of each of its sites."""
@@ -162,6 +171,14 @@ def _planned(
                 for location in change.sites:
                     outcomes[location].findings.append(replace(refused, location=location))
                 continue
+            if change.tier == "safe" and is_test(module.path):
+                if not options.unsafe:
+                    for location in change.sites:
+                        site = outcomes[location].site
+                        outcomes[location].findings.append(_refusal(site, "SHD927", change.title))
+                    settled.update(change.sites)
+                    continue
+                change = replace(change, tier="unsafe", reason=_REASON_TEST)
             changes.append(change)
             settled.update(change.sites)
         for location, finding in result.findings:

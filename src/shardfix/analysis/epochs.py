@@ -21,11 +21,13 @@ class EpochLoop:
         loop: the ``for`` or ``while`` statement.
         counter: source of the expression that is the epoch inside the body; empty where the target is ``_``.
         inside: the node in the loop's body through which the loader is reached (the batch loop or a call).
+        use: the iteration that the loop drives.
     """
 
     loop: ast.For | ast.AsyncFor | ast.While
     counter: str
     inside: ast.AST
+    use: Use
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,11 +156,22 @@ def epoch_loops(module: Module, construction: ast.expr, flow: Flow) -> EpochLoop
     return EpochLoops(why="no-epoch-loop" if missing else "no-iteration")
 
 
+def _makers(module: Module, construction: ast.AST, depth: int = 0) -> list[ast.Call]:
+    """The calls that lead to a construction: of its function, and of the functions that call that."""
+    function = module.function(construction)
+    if function is None or depth > 3:
+        return []
+    calls = module.callers(function)
+    return [*calls, *(c for call in calls for c in _makers(module, call, depth + 1))]
+
+
 def _outward(module: Module, construction: ast.expr, node: ast.AST, use: Use, depth: int) -> list[EpochLoop] | str:
     loops = [(loop, inside) for loop, inside in _enclosing_loops(module, node) if loop is not node]
     counting: list[EpochLoop] = []
     for loop, _ in loops:
-        if _contains(module, loop, construction):
+        if _contains(module, loop, construction) or any(
+            _contains(module, loop, c) for c in _makers(module, construction)
+        ):
             if counting:
                 break
             counter = counter_of(module, loop)
@@ -167,7 +180,7 @@ def _outward(module: Module, construction: ast.expr, node: ast.AST, use: Use, de
             break
         counter = counter_of(module, loop)
         if counter is not None:
-            counting.append(EpochLoop(loop, counter, node))
+            counting.append(EpochLoop(loop, counter, node, use))
     if len(counting) > 1:
         named = [c for c in counting if _named_epoch(c.counter)]
         if len(named) != 1:

@@ -70,13 +70,25 @@ _INDEX = re.compile(r"(^|_)(idx|idxs|index|indices|indexes|ids)($|_|\d)")
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What is known of the loops that evaluate over a loader."""
+    """What is known of the loops that evaluate over a loader.
+
+    Args:
+        guard: the condition because of which only one rank evaluates.
+        reduction: a call that combines results across ranks.
+        exact: why padding can't reach the metric.
+        positional: a write of results in the loader's order.
+        functions: the functions (or the module) that hold the loops.
+        gathers: a gather through an Accelerator.
+        sometimes: such a condition on one path, where another path has none.
+    """
 
     guard: Evidence | None
     reduction: Evidence | None
     exact: Evidence | None
     positional: Evidence | None
     functions: tuple[ast.AST, ...]
+    gathers: Evidence | None = None
+    sometimes: Evidence | None = None
 
 
 def words(name: str) -> set[str]:
@@ -115,7 +127,7 @@ def role(module: Module, construction: ast.Call, names: list[str], flow: Flow) -
     if train != evaluation:
         by_name = next((r for r in map(role_of_name, names) if r != "unknown"), "unknown")
         if train:
-            return "train"
+            return "unknown" if by_name == "eval" else "train"
         return "unknown" if by_name == "train" else "eval"
     if train and evaluation:
         return "unknown"
@@ -149,6 +161,15 @@ def _updates(node: ast.AST) -> bool:
     return node.func.attr == "step" and "optim" in last_name(node.func.value).lower()
 
 
+def evaluates(module: Module, node: ast.AST) -> bool:
+    """Whether a loop over a loader only evaluates: no gradients, or its function is named for evaluation."""
+    body = getattr(node, "body", [])
+    if isinstance(body, list) and any(_updates(n) for s in body for n in ast.walk(s)):
+        return False
+    function = module.function(node)
+    return any(_without_gradient(module, node)) or role_of_name(getattr(function, "name", "")) == "eval"
+
+
 def _without_gradient(module: Module, node: ast.AST) -> list[bool]:
     found: list[bool] = []
     for outer in module.around(node):
@@ -176,6 +197,7 @@ def _gradless(node: ast.expr) -> bool:
 def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluation:
     """What the loops over an eval loader do: guard, reduction, exactness under padding, writes by position."""
     guards: list[Evidence | None] = []
+    sometimes: Evidence | None = None
     functions: list[ast.AST] = []
     loops: list[ast.AST] = []
     for use in flow.of("iterate", "argument"):
@@ -184,6 +206,10 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
             for call in use.calls:
                 guard = guard or main_process_guard(module, call)
         guards.append(module.evidence(guard) if guard is not None else None)
+        if guard is None:
+            for call in module.callers(module.function(use.node) or module.tree):
+                partly = main_process_guard(module, call)
+                sometimes = sometimes or (module.evidence(partly) if partly is not None else None)
         if use.kind == "iterate":
             loops.append(use.node)
             functions.append(module.function(use.node) or module.tree)
@@ -198,7 +224,8 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
                 reduction = reduction or find_reduction(module, outer, after=call)
     exact = next((e for e in (_exact(module, f) for f in functions) if e is not None), None)
     positional = next((e for e in (_positional(module, loop) for loop in loops) if e is not None), None)
-    return Evaluation(guard_evidence, reduction, exact, positional, tuple(functions))
+    gathers = next((e for e in (_gathers(module, f) for f in functions) if e is not None), None)
+    return Evaluation(guard_evidence, reduction, exact, positional, tuple(functions), gathers, sometimes)
 
 
 def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast.AST | None = None) -> Evidence | None:
@@ -245,6 +272,16 @@ def _calls_in(body: list[ast.stmt]) -> list[ast.Call]:
     return found
 
 
+def _gathers(module: Module, function: ast.AST) -> Evidence | None:
+    """A gather through the Accelerator."""
+    body: list[ast.stmt] = getattr(function, "body", [])
+    for call in _calls_in(body if isinstance(body, list) else []):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("gather", "gather_for_metrics", "reduce"):
+            if is_accelerator(module, call.func.value):
+                return module.evidence(call)
+    return None
+
+
 def _exact(module: Module, function: ast.AST) -> Evidence | None:
     """Why padding can't reach the metric: results scattered by sample index and combined by MAX, duplicates cut off
     at the dataset's length after a gather, or ``gather_for_metrics``."""
@@ -254,6 +291,9 @@ def _exact(module: Module, function: ast.AST) -> Evidence | None:
     for call in _calls_in(body if isinstance(body, list) else []):
         name = last_name(call.func)
         if name == "gather_for_metrics":
+            return module.evidence(call)
+        placed = name in ("index_copy_", "index_put_", "scatter_") and gathered
+        if placed and any(_INDEX.search(n.id) for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)):
             return module.evidence(call)
         gathered = gathered or name in ("all_gather", "gather", "all_gather_object", "all_gather_into_tensor")
     for s in body if isinstance(body, list) else []:

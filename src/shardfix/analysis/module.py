@@ -95,6 +95,8 @@ class Module:
                 found |= {f"{star}.{node.id}" for star in self.bindings.star_modules}
                 if node.id in _BUILTINS:
                     found.add(f"builtins.{node.id}")
+                elif node.id == "torch":
+                    found.add("torch")  # not bound here: it can only be meant so
         elif isinstance(node, ast.Attribute):
             for d in self.bindings.reaching(node):
                 if d.kind == "assign" and d.value is not None and d.index is None:

@@ -10,6 +10,7 @@ from shardfix.analysis.model import Evidence, Options, Owner
 from shardfix.analysis.module import Module
 from shardfix.analysis.regimes import ProgramRegimes, is_hf_trainer, is_lightning
 
+_LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
 _HF_HOOKS = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
 _FIT = ("fit", "validate", "test", "predict")
 # Frameworks that bring their own sharding, or a launch of their own, to every loader of a program that uses them.
@@ -86,13 +87,18 @@ def _hook(module: Module, call: ast.Call, flow: Flow) -> Ownership | None:
         cls = module.class_of(function) if function is not None else None
         if cls is None or function is None:
             continue
-        if is_lightning(module, cls):
+        if is_lightning(module, cls) or (name in _LIGHTNING_HOOKS and _imports_lightning(module)):
             return Ownership("lightning", (module.evidence(cls),))
         if name in _HF_HOOKS and is_hf_trainer(module, cls):
             if flow.of("prepare"):
                 return _prepared(module, flow)
             return Ownership("hf-trainer", (module.evidence(cls), module.evidence(function)))
     return None
+
+
+def _imports_lightning(module: Module) -> bool:
+    roots = {d.module.split(".")[0] for d in module.bindings.definitions if d.kind == "import"}
+    return bool(roots & {"lightning", "pytorch_lightning", "lightning_fabric"})
 
 
 def _handed_to(module: Module, flow: Flow) -> Ownership | None:

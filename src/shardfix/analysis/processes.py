@@ -148,15 +148,18 @@ def distributed_test(test: ast.expr) -> bool | None:
 
 
 def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.expr | None:
-    """The condition because of which a node runs on the main process only; callers in this file are followed."""
+    """The condition because of which a node never runs on two ranks at once: on the main process only, or in a run of
+    one process only. Callers in this file are followed."""
     previous: ast.AST = node
     function: ast.AST | None = None
     for outer in module.around(node):
         if isinstance(outer, (ast.If, ast.IfExp)):
             inside = outer.body if isinstance(outer.body, list) else [outer.body]
-            if previous in inside and is_main_test(outer.test):
+            only_one = is_main_test(outer.test) or distributed_test(outer.test) is False
+            if previous in inside and only_one:
                 return outer.test
-            if previous is not outer.test and previous not in inside and is_not_main_test(outer.test):
+            other = is_not_main_test(outer.test) or distributed_test(outer.test) is True
+            if previous is not outer.test and previous not in inside and other:
                 return outer.test
         if isinstance(previous, ast.stmt):
             for earlier in _before(module, previous):

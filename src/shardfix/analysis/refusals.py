@@ -184,6 +184,12 @@ _ALL = (
         "The loader is owned by something else than `--target` names; a target never overrides a proven owner.",
         "run without --target, or with the owner's own",
     ),
+    Refusal(
+        "SHD927",
+        "a test's own loader",
+        "Tests build loaders to see what becomes of them; a wrong one may be there on purpose.",
+        "`--unsafe` makes the edit",
+    ),
 )
 
 REFUSALS: Mapping[str, Refusal] = {r.code: r for r in _ALL}

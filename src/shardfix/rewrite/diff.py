@@ -52,7 +52,8 @@ def _lines(data: bytes) -> list[bytes]:
 def _hunks(old: list[bytes], new: list[bytes]) -> Iterable[list[tuple[str, int, int, int, int]]]:
     """The grouped opcodes of difflib, over the stretch between the first and the last change.
 
-    Files are long, changes few, and difflib's time grows with the square of the lines.
+    Files are long, changes few, and difflib's time grows with the square of the lines. Its guess at lines too common to
+    matter (``autojunk``) is off: with it a hunk can end in lines that are taken out and put back, and git refuses it.
     """
     import difflib
 
@@ -60,7 +61,9 @@ def _hunks(old: list[bytes], new: list[bytes]) -> Iterable[list[tuple[str, int, 
     head = next((index for index in range(shorter) if old[index] != new[index]), shorter)
     tail = next((index for index in range(shorter - head) if old[-1 - index] != new[-1 - index]), shorter - head)
     head, tail = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
-    matcher = difflib.SequenceMatcher(None, old[head : len(old) - tail], new[head : len(new) - tail])
+    matcher = difflib.SequenceMatcher(
+        None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False
+    )
     for group in matcher.get_grouped_opcodes(_CONTEXT):
         yield [(tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in group]
 
