@@ -136,7 +136,7 @@ def test_apply_writes_and_the_patch_is_what_was_written(tmp_path: Path) -> None:
     git("apply", "--check", "-R", "-", cwd=place, input=outcome.patch)
 
 
-def test_projects_of_one_repository_are_written_one_after_the_other(tmp_path: Path) -> None:
+def test_projects_of_one_repository_each_get_their_own_patch(tmp_path: Path) -> None:
     place = tmp_path / "mono"
     for name in ("a", "b", "c"):
         (place / name).mkdir(parents=True)
@@ -152,6 +152,23 @@ def test_projects_of_one_repository_are_written_one_after_the_other(tmp_path: Pa
         git("apply", "-", cwd=outcome.project.path, input=outcome.patch)
     changed = git("status", "--porcelain", "--untracked-files=no", cwd=place).decode().split()
     assert changed == ["M", "a/train.py", "M", "b/train.py", "M", "c/train.py"]
+
+
+def alone(project: Project, job: Job) -> Outcome:
+    """Fails if another project of the repository is at work."""
+    lock = project.path.parent / "lock"
+    lock.mkdir()
+    time.sleep(0.2)
+    lock.rmdir()
+    return Outcome(project, "unchanged")
+
+
+def test_projects_of_one_repository_are_never_at_work_at_the_same_time(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    found = find([str(tmp_path / name) for name in ("a", "b", "c")])
+    assert [outcome.kind for outcome in run(found, JOB, jobs=3, work=alone).outcomes] == ["unchanged"] * 3
 
 
 # ---- what goes wrong
