@@ -80,11 +80,12 @@ def sanitizer_edits(
     if not ours and any(d.key == "sanitize" for d in module.bindings.definitions):
         return []
     edits = _call(site, module)
+    if ours:
+        return edits
     if options.sanitizer_from == "package":
         edits.append(AddImport(module.path, "shardfix", "sanitize", below_imports(module)))
-        return edits
-    folder, name = import_root(project, module, packages)
-    if not ours:
+    else:
+        folder, name = import_root(project, module, packages)
         edits.append(AddImport(module.path, name, "sanitize", below_imports(module)))
         edits.append(CreateFile(posixpath.join(folder, f"{VENDORED}.py"), vendored))
     return edits
