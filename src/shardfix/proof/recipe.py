@@ -14,7 +14,8 @@ from shardfix.analysis.sites import Site
 from shardfix.proof.choices import Choices, listed, named, text_of
 from shardfix.proof.model import Group, Kind, Program, Recipe, StandIn
 from shardfix.proof.regime import call, comparison, dotted, literal, name, tells_regime
-from shardfix.proof.slice import Slicer, Stop, Unproven, assign
+from shardfix.proof.slice import Slicer, assign
+from shardfix.proof.stop import Stop, Unproven
 from shardfix.proof.whitelist import violation
 
 _SHARDING = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler", "data_seed")
@@ -215,7 +216,7 @@ def _seeded(site: Site, slicer: Slicer, made: ast.Call) -> list[ast.stmt]:
         if m.callee(seeding).isdisjoint(known) or len(seeding.args) != 1 or seeding.keywords:
             continue
         try:
-            seed = slicer.seed(seeding.args[0], 0)
+            seed = slicer.quantities.seed(seeding.args[0], 0)
         except Stop:
             continue
         if tells_regime(seed) or any(isinstance(n, ast.Name) for n in ast.walk(seed)):
@@ -259,7 +260,7 @@ def _settings(slicer: Slicer, made: ast.Call) -> dict[str, ast.expr]:
             if key == "data_seed":
                 found[key] = ast.Constant(own if type(own) is int and 0 <= own <= 4096 else 42)
             else:
-                found[key] = ast.Constant(own) if isinstance(own, bool) else slicer.unknown(value)
+                found[key] = ast.Constant(own) if isinstance(own, bool) else slicer.conditions.unknown(value)
     return found
 
 
@@ -436,11 +437,11 @@ class _Told:
                 break
             if isinstance(outer, (ast.If, ast.IfExp)) and previous is not outer.test and id(outer) not in shared:
                 inside = previous in outer.body if isinstance(outer, ast.If) else previous is outer.body
-                test = self.slicer.boolean(outer.test)
+                test = self.slicer.conditions.boolean(outer.test)
                 tests.append(test if inside else ast.UnaryOp(ast.Not(), test))
             elif isinstance(outer, ast.BoolOp) and previous in outer.values:
                 for value in outer.values[: outer.values.index(previous)]:
-                    test = self.slicer.boolean(value)
+                    test = self.slicer.conditions.boolean(value)
                     tests.append(test if isinstance(outer.op, ast.And) else ast.UnaryOp(ast.Not(), test))
             elif isinstance(outer, ast.Try) and previous in outer.body and outer.handlers:
                 tests.append(has)
