@@ -246,6 +246,26 @@ def test_a_fault_that_the_original_does_not_show_is_not_proven() -> None:
     assert proof.reasons == ("the original, put through the same run, shows no fault",)
 
 
+def test_a_fault_that_shows_with_some_ranks_only_or_beside_another_is_not_proven() -> None:
+    after = observed("after", share_shuffled, SHUFFLED)
+
+    def only_with_three(rank: int, world: int, size: int, epoch: int) -> Sequence[int]:
+        return everything_shuffled(rank, world, size, epoch) if world == 3 else share_shuffled(rank, world, size, epoch)
+
+    proof = judge(recipe(), [*observed("before", only_with_three, SHUFFLED), *after])
+    assert proof.reasons == ("the original shows unsharded, but not with 2 ranks",)
+
+    def frozen_and_short(rank: int, world: int, size: int, epoch: int) -> Sequence[int]:
+        read = share_frozen(rank, world, size, epoch)
+        return read[:-1] if world > 1 and size > 2 else read
+
+    proof = judge(recipe(expect="frozen-epoch"), [*observed("before", frozen_and_short, SHUFFLED), *after])
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0].startswith(
+        "the original shows frozen-epoch, but also missing: 2 ranks, 24 samples: samples "
+    )
+
+
 def test_a_redundant_sampler_must_leave_every_rank_with_the_same_indices() -> None:
     prepared = Declared(shuffled=False, prepared=True)
     before = observed("before", accelerated, prepared)
@@ -284,6 +304,30 @@ def test_a_drop_last_that_the_original_has_too_is_kept_and_told() -> None:
         "2 and 3 ranks read no sample twice an epoch",
         "drop_last leaves out 1 (25 samples, 2 ranks)",
     )
+
+
+def test_a_drop_last_that_the_rewrite_loses_is_refuted() -> None:
+    before = observed("before", everything, Declared(shuffled=False, drop_last=True), keep_tail=False)
+    proof = judge(recipe(), [*before, *observed("after", share, ORDERED)])
+    assert proof.conditions["preserved"] == "failed: 2 ranks, 24 samples: drop_last is False, the original's True"
+
+
+def test_batches_are_measured_not_only_believed() -> None:
+    halved = [
+        replace(run, declared=replace(run.declared, batch_size=4)) for run in observed("after", share, ORDERED, batch=2)
+    ]
+    proof = judge(recipe(), [*BEFORE, *halved])
+    assert proof.conditions["preserved"] == (
+        "failed: 2 ranks, 24 samples: a rank's batches hold 2 samples, the original's 4"
+    )
+
+
+def test_one_process_reads_in_the_order_of_the_original() -> None:
+    def turned(rank: int, world: int, size: int, epoch: int) -> Sequence[int]:
+        return [1, 0] if world == 1 and size == 2 else share(rank, world, size, epoch)
+
+    proof = judge(recipe(), [*BEFORE, *observed("after", turned, ORDERED)])
+    assert proof.reasons == ("one process, 2 samples: step 0 reads [1, 0], the original [0, 1]",)
 
 
 def test_draws_with_replacement_are_counted_not_identified() -> None:

@@ -287,6 +287,15 @@ def test_a_hang_and_a_dead_rank_are_verdicts_and_the_others_are_still_judged() -
     }
 
 
+def test_a_program_that_leaves_the_ranks_out_of_step_does_not_reach_the_next_one() -> None:
+    sends = "dist.broadcast(torch.tensor([5]), 0, async_op=True) if RANK == 0 else int('x')"
+    stray = recipe("stray", None, Program(f"{loader('')}\n{sends}"))
+    receives = "start = torch.tensor([0])\nDISTRIBUTED and dist.broadcast(start, 0)\nhalf = data[int(start):]\n"
+    next_one = recipe("next", None, Program(NAMES + receives + OF_HALF, SET_EPOCH))
+    verdicts = {proof.site: proof.verdict for proof in prove([stray, next_one])}
+    assert verdicts == {"stray": "unproven", "next": "proven"}
+
+
 def test_a_verifier_is_asked_more_than_once_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Verifier() as verifier:
@@ -328,7 +337,7 @@ def test_a_program_has_no_way_to_open_print_or_import() -> None:
     assert [proof.reasons[0] for proof in proofs] == [
         "2 ranks, 24 samples: rank 0 raises NameError: name 'open' is not defined",
         "2 ranks, 24 samples: rank 0 raises NameError: name 'print' is not defined",
-        "2 ranks, 24 samples: rank 0 raises ImportError: __import__ not found",
+        "2 ranks, 24 samples: rank 0 raises ImportError: a recipe imports nothing, not even os",
     ]
 
 
@@ -347,8 +356,10 @@ def session_members(session: int) -> list[int]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks the processes up in /proc")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_no_rank_outlives_the_tool(how: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("victim", "how"), [("tool", signal.SIGINT), ("tool", signal.SIGKILL), ("worker", signal.SIGKILL)]
+)
+def test_no_rank_outlives_the_tool_or_the_worker(victim: str, how: signal.Signals, tmp_path: Path) -> None:
     tool = tmp_path / "tool.py"
     tool.write_text(
         "from shardfix.proof.launch import Verifier\n"
@@ -356,17 +367,22 @@ def test_no_rank_outlives_the_tool(how: signal.Signals, tmp_path: Path) -> None:
         "hang = Program('dist.barrier() if RANK else torch.multiprocessing.Event().wait()')\n"
         "with Verifier(timeout=300) as verifier:\n"
         "    print(verifier._worker.pid, flush=True)\n"
-        "    verifier.prove([Recipe('a', 'ddp', 'train', 'stands', None, hang)])\n"
+        "    print(*verifier.prove([Recipe('a', 'ddp', 'train', 'stands', None, hang)])[0].reasons)\n"
     )
-    with subprocess.Popen([sys.executable, str(tool)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, str(tool)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         session = int(process.stdout.readline())
         deadline = time.monotonic() + 60
         while len(session_members(session)) < 3 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert len(session_members(session)) >= 3  # the worker and its two ranks
-        os.kill(process.pid, how)
+        os.kill(process.pid if victim == "tool" else session, how)
+        said = process.stdout.read()
         process.wait(30)
     while session_members(session) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert session_members(session) == []
+    expected = "the worker ended with exit code -9 (it said nothing) while this loader ran\n"
+    assert said == (expected if victim == "worker" else "")

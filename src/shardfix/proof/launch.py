@@ -117,8 +117,9 @@ class Verifier:
         worker = self._worker
         if worker is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(worker.pid, signal.SIGKILL)  # its own session; not reaped yet, so the number is still its own
+        if worker.returncode is None:  # not reaped yet, so the number of its session is still its own
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(worker.pid, signal.SIGKILL)
         worker.wait()
         if worker.stdin is not None:
             with contextlib.suppress(BrokenPipeError):

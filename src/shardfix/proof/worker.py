@@ -117,6 +117,19 @@ def assignments(names: list[str]) -> list[dict[str, bool]]:
 # --- in a rank ---
 
 
+def import_for_extensions(
+    name: str, globals_: Any = None, locals_: Any = None, fromlist: Any = (), level: int = 0
+) -> Any:
+    """Refuse a program's import statement, but not what torch's C code imports in the program's frame.
+
+    CPython's PyImport_Import takes ``__import__`` from the calling frame's builtins (``torch.tensor`` needs it) and
+    passes a list as ``fromlist``; an import statement passes a tuple or None.
+    """
+    if isinstance(fromlist, list):
+        return __import__(name, globals_, locals_, fromlist, level)
+    raise ImportError(f"a recipe imports nothing, not even {name}")
+
+
 def namespace(
     rank: int, world: int, grouped: bool, size: int, unknown: dict[str, bool], accelerate: bool
 ) -> dict[str, Any]:
@@ -132,7 +145,7 @@ def namespace(
         return datasets.setdefault(name, IndexDataset(range(size)))
 
     names: dict[str, Any] = {
-        "__builtins__": {name: getattr(builtins, name) for name in BUILTINS},
+        "__builtins__": {"__import__": import_for_extensions, **{name: getattr(builtins, name) for name in BUILTINS}},
         "__name__": "recipe",
         "torch": torch,
         "dist": torch.distributed,
