@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+
 from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.sites import Site
+
+
+def lengths(site: Site, what: str) -> tuple[str, ...]:
+    """The lines that read ``len(loader)``, as a consequence of a change of the number of steps."""
+    lines = sorted({u.node.lineno for u in site.flow.of("length") if isinstance(u.node, ast.Call)})
+    if not lines:
+        return ()
+    return (f"len(loader) is read in line {', '.join(map(str, lines))}: {what}",)
 
 
 def refuse(site: Site, code: str, *, note: str = "", evidence: tuple[Evidence, ...] = ()) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardfix.codemods._findings import refuse
+from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._sharding import shard
 
 from shardfix.analysis.model import Change, Finding, Location, Options
@@ -134,7 +134,10 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         "evaluate each sample on one rank",
         tuple(edits),
         reason=reason,
-        consequences=("with W processes each rank evaluates 1/W of the samples; until now each evaluated all of them",),
+        consequences=(
+            "with W processes each rank evaluates 1/W of the samples; until now each evaluated all of them",
+            *lengths(site, "it is W times shorter now"),
+        ),
         evidence=tuple(e for e in (*site.owner_evidence, found.reduction, found.exact) if e is not None),
     )
 

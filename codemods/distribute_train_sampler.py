@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardfix.codemods._findings import refuse
+from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._sharding import shard
 from shardfix.codemods.insert_set_epoch import tell_epoch
 
@@ -60,6 +60,7 @@ def _unsharded(site: Site) -> Change | Finding | None:
         consequences=(
             "with W processes each rank reads 1/W of the samples an epoch, in 1/W of the steps; until now each read all of them",
             "the batch size of each rank stays, so the effective batch now holds W different batches instead of W equal draws",
+            *lengths(site, "schedules and totals made of it get W times shorter"),
         ),
         evidence=(*site.owner_evidence, module.evidence(site.call)),
     )

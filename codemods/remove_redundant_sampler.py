@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardfix.codemods._findings import refuse
+from shardfix.codemods._findings import lengths, refuse
 
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options, Tier
@@ -156,11 +156,7 @@ def _consequences(site: Site, code: str) -> tuple[str, ...]:
         "each epoch reads the whole dataset: with W processes W times the samples of today, and W times the steps",
         "the order no longer follows the sampler's (seed, epoch); accelerate draws it from the synchronised generator",
     ]
-    lengths = sorted({u.node.lineno for u in site.flow.of("length") if isinstance(u.node, ast.Call)})
-    if lengths:
-        lines = ", ".join(map(str, lengths))
-        found.append(f"len(loader) is read in line {lines}: schedules and totals made of it get W times longer")
-    return tuple(found)
+    return (*found, *lengths(site, "schedules and totals made of it get W times longer"))
 
 
 def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | None:

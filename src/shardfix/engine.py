@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from shardfix.analysis.model import Change, Location
 from shardfix.config import Config
 from shardfix.planning import make_plan
 from shardfix.reading import Reading, read_project
@@ -83,12 +84,12 @@ def migrate(
     with _without_collector():
         reading = read_project(paths, config)
         vendored = _vendored()
-        without: frozenset[str] = frozenset()
-        dropped: list[tuple[object, str]] = []
-        proofs: list[Proof] = []
+        without: frozenset[Location] = frozenset()
         staged = stage(reading, config, vendored, without)
         gated = list(staged.dropped)
-        refuted: list[tuple[object, str]] = []
+        refuted: list[tuple[Change, str]] = []
+        unproven: list[tuple[Change, str]] = []
+        proofs: dict[str, Proof] = {}
         verifier, verification = None, ""
         try:
             if staged.plan.changes and verify != "no":
@@ -96,32 +97,34 @@ def migrate(
             for _ in range(_ROUNDS):
                 if verifier is None:
                     break
-                proofs = prove_changes(reading.project, staged, verifier)
-                wrong = _refuted(staged, proofs, require_proof)
-                if not wrong:
+                proofs.update({p.site: p for p in prove_changes(reading.project, staged, verifier)})
+                wrong = _failing(staged, proofs, "refuted")
+                missing = _failing(staged, proofs, "unproven") if require_proof else []
+                if not wrong and not missing:
                     break
                 refuted.extend(wrong)
-                without = without | {c.id for c, _ in wrong} | {c.id for c, _ in gated}
+                unproven.extend(missing)
+                without |= {loc for c, _ in (*wrong, *missing, *gated) for loc in c.sites}
                 staged = stage(reading, config, vendored, without)
                 gated.extend(staged.dropped)
         finally:
             if verifier is not None:
                 verifier.close()
-    del dropped
     files = _files(reading, staged, config.root)
     reports = report_dropped(staged.plan.reports, gated, "SHD918")
-    reports = report_dropped(reports, [(c, w) for c, w in refuted], "SHD925")  # type: ignore[misc]
+    reports = report_dropped(reports, refuted, "SHD925")
+    reports = report_dropped(reports, unproven, "SHD928")
     problems = [*reading.problems, *(Problem(str(c.site), why) for c, why in gated)]
     result = replace(
         _base(config, reading),
         sites=reports,
         changes=staged.plan.changes,
-        dropped=tuple([*gated, *refuted]),  # type: ignore[arg-type]
+        dropped=(*gated, *refuted, *unproven),
         files=files,
         notes=staged.plan.notes,
         suppressions=staged.plan.suppressions,
         problems=tuple(problems),
-        proofs=tuple(proofs),
+        proofs=tuple(proofs.values()),
         verification=verification,
     )
     if write and files:
@@ -183,18 +186,15 @@ def _vendored() -> str:
     return (resources.files("shardfix") / "sanitizer.py").read_text(encoding="utf-8")
 
 
-def _refuted(staged: Staged, proofs: Sequence[Proof], require_proof: bool) -> list[tuple[object, str]]:
-    by_site = {p.site: p for p in proofs}
-    wrong: list[tuple[object, str]] = []
+def _failing(staged: Staged, proofs: Mapping[str, Proof], verdict: str) -> list[tuple[Change, str]]:
+    """The changes of which a site has this verdict, each with the reasons."""
+    found: list[tuple[Change, str]] = []
     for change in staged.plan.changes:
-        for location in change.sites:
-            proof = by_site.get(str(location))
-            if proof is None:
-                continue
-            if proof.verdict == "refuted" or (require_proof and proof.verdict != "proven"):
-                wrong.append((change, "; ".join(proof.reasons) or proof.verdict))
-                break
-    return wrong
+        mine = [proofs[str(loc)] for loc in change.sites if str(loc) in proofs]
+        bad = next((p for p in mine if p.verdict == verdict), None)
+        if bad is not None:
+            found.append((change, "; ".join(bad.reasons) or verdict))
+    return found
 
 
 def _files(reading: Reading, staged: Staged, root: Path) -> tuple[FileChange, ...]:

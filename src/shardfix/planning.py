@@ -79,7 +79,7 @@ def make_plan(
     *,
     packages: frozenset[str] = frozenset(),
     vendored: str = "",
-    without: frozenset[str] = frozenset(),
+    without: frozenset[Location] = frozenset(),
 ) -> Plan:
     """Plan the changes of a project.
 
@@ -87,7 +87,7 @@ def make_plan(
         paths: project-relative paths of the files that may be edited; facts come from the whole project.
         packages: folders that hold an ``__init__.py``.
         vendored: what ``--sanitizer-from vendor`` writes beside the program.
-        without: ids of changes not to plan (refuted, or turned down by a gate).
+        without: sites that are left alone (their change was refuted, or turned down by a gate).
     """
     by_path = sites_of(project, paths, options)
     outcomes: dict[Location, _Outcome] = {}
@@ -125,7 +125,7 @@ def _everywhere(
     options: Options,
     vendored: str,
     guarded: frozenset[Location],
-    without: frozenset[str],
+    without: frozenset[Location],
 ) -> list[Change]:
     """``--sanitizer all``: the check at every right loader too."""
     settled = {loc for c in changes for loc in c.sites}
@@ -134,7 +134,7 @@ def _everywhere(
         for loc, o in outcomes.items()
         if loc not in settled and loc not in guarded and not o.findings and not o.kept
     ]
-    return [c for c in standing(free, project, packages, options, vendored) if c.id not in without]
+    return [c for c in standing(free, project, packages, options, vendored) if not without & set(c.sites)]
 
 
 def _chosen(code: str, codemod: str, options: Options, path: str) -> bool:
@@ -152,7 +152,11 @@ def _chosen(code: str, codemod: str, options: Options, path: str) -> bool:
 
 
 def _planned(
-    module: Module, sites: list[Site], outcomes: dict[Location, _Outcome], options: Options, without: frozenset[str]
+    module: Module,
+    sites: list[Site],
+    outcomes: dict[Location, _Outcome],
+    options: Options,
+    without: frozenset[Location],
 ) -> list[Change]:
     """Run every codemod over the sites of a module; the first change of a site settles it."""
     changes: list[Change] = []
@@ -160,7 +164,7 @@ def _planned(
     for rule in RULES:
         result = rule.plan(sites, options)
         for change in result.changes:
-            if settled & set(change.sites) or change.id in without:
+            if settled & set(change.sites) or without & set(change.sites):
                 continue
             if not _chosen(change.codes[0], change.codemod, options, module.path):
                 for location in change.sites:

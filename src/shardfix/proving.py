@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from typing import Literal
 
@@ -22,6 +23,7 @@ _EXPECTED = {
     "SHD303": "raises",
     "SHD304": "unsharded",
     "SHD401": "frozen-epoch",
+    "SHD402": "raises",
     "SHD501": "shuffled-eval",
 }
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")
@@ -127,11 +129,17 @@ def _exact(site: Site) -> bool:
 
 def _recipe_of(change: Change, before: Site, after: Site) -> Recipe | Unproven:
     code = change.codes[0]
-    kind: Kind = "redundant" if code in _REDUNDANT else "fault"
+    swallowed = code == "SHD402" and any(_in_try(before, told.call) for told in before.told)
+    kind: Kind = "redundant" if code in _REDUNDANT or swallowed else "fault"
     feeds = _feeds_metric(after) and code == "SHD302"
     return recipe(
         before, after, kind=kind, expect=_EXPECTED.get(code, ""), feeds_metric=feeds, padding_removed=_exact(after)
     )
+
+
+def _in_try(site: Site, node: ast.AST) -> bool:
+    """Whether an error at a node is caught: the fault then shows nowhere."""
+    return any(isinstance(n, ast.Try) for n in site.module.around(node))
 
 
 def _unproven(location: Location, reason: str) -> Proof:

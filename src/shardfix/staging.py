@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shardfix.analysis.model import Change, Finding, SiteReport
+from shardfix.analysis.model import Change, Finding, Location, SiteReport
 from shardfix.analysis.module import ParseFailure
 from shardfix.analysis.project import Project
 from shardfix.analysis.refusals import REFUSALS
@@ -30,7 +30,7 @@ class Staged:
     dropped: tuple[tuple[Change, str], ...]
 
 
-def stage(reading: Reading, config: Config, vendored: str, without: frozenset[str]) -> Staged:
+def stage(reading: Reading, config: Config, vendored: str, without: frozenset[Location]) -> Staged:
     """Plan and apply; a change that fails a gate is dropped and the rest is planned again without it."""
     dropped: list[tuple[Change, str]] = []
     for _ in range(_ROUNDS):
@@ -49,7 +49,7 @@ def stage(reading: Reading, config: Config, vendored: str, without: frozenset[st
             if not failed:
                 return Staged(plan, texts, _created(plan.changes), after, tuple(dropped))
         dropped.extend(failed)
-        without = without | {c.id for c, _ in failed}
+        without |= {location for c, _ in failed for location in c.sites}
     plan = make_plan(reading.project, (), config.options)
     return Staged(plan, {}, {}, reading.project, tuple(dropped))
 

@@ -179,6 +179,12 @@ _ALL = (
         "see the reasons of the proof",
     ),
     Refusal(
+        "SHD928",
+        "the rewrite could not be proven",
+        "With `--require-proof` only what was run and held is written; this rewrite could not be run, or not all of it be judged.",
+        "run without --require-proof and review the edit by hand",
+    ),
+    Refusal(
         "SHD926",
         "owned otherwise than the target",
         "The loader is owned by something else than `--target` names; a target never overrides a proven owner.",

@@ -15,6 +15,7 @@ from shardfix.analysis.model import Evidence, Location, Options, Owner, Role
 from shardfix.analysis.module import Arguments, Module
 from shardfix.analysis.names import DATA_LOADER
 from shardfix.analysis.owners import Ownership, ownership
+from shardfix.analysis.processes import distributed_test
 from shardfix.analysis.project import Project
 from shardfix.analysis.regimes import ProgramRegimes
 from shardfix.analysis.samplers import Arm, arms, describe
@@ -199,6 +200,33 @@ class Site:
             if tells(call, self.flow, None) or any(tells(call, self.flow, f) for f in flows):
                 found.append(call)
         return found
+
+    @property
+    def shards_sometimes(self) -> bool:
+        """Whether the sampler shards on some paths of a multi-process run only: a condition that says nothing of the
+        regime (``if evaluate:``) chooses another sampler, as in a factory for training and evaluation."""
+        arms = [*self.arms, *(i for b in self.batch_arms for i in b.inner)]
+        if not any(a.kind == "distributed" for a in arms):
+            return False
+        others = [a for a in arms if a.kind != "distributed"]
+        return any(not self._of_one_process(a) for a in others)
+
+    def _of_one_process(self, arm: Arm) -> bool:
+        """Whether an arm stands under a condition on the regime."""
+        tests = [arm.test] if arm.test is not None else []
+        for node in (arm.node, *(d.statement for d in arm.definitions)):
+            tests += [n.test for n in self.module.around(node) if isinstance(n, (ast.If, ast.IfExp))]
+        if any(distributed_test(t) is not None for t in tests):
+            return True
+        # `sampler = None` before `if distributed: sampler = DistributedSampler(...)`
+        for other in self.arms:
+            if other.kind != "distributed":
+                continue
+            for node in (other.node, *(d.statement for d in other.definitions)):
+                outer = [n.test for n in self.module.around(node) if isinstance(n, (ast.If, ast.IfExp))]
+                if any(distributed_test(t) is True for t in outer):
+                    return True
+        return False
 
     @property
     def sanitized(self) -> bool:
