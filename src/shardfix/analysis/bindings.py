@@ -162,14 +162,16 @@ class Bindings:
             del env[other]
 
     def _block(self, body: Iterable[ast.stmt], env: Environment | None) -> Environment | None:
+        returns, loops = self._returns, self._loops
+        dead = False
         for statement in body:
             if env is None:
-                # Unreachable code still gets answers, from an empty environment.
-                env = {}
-                self._statement(statement, env)
-                return None
+                # Unreachable code still gets answers, from an empty environment; where it leads is no way out.
+                dead, env = True, {}
+                self._returns, self._loops = [], []
             env = self._statement(statement, env)
-        return env
+        self._returns, self._loops = returns, loops
+        return None if dead else env
 
     def _statement(self, s: ast.stmt, env: Environment) -> Environment | None:
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)):
