@@ -40,12 +40,22 @@ def lines_reaching(text: str, name: str = "x") -> list[int]:
             [3, 5],
             id="continue leads on",
         ),
+        pytest.param(
+            "x = 1\nfor i in y:\n    x = 2\n    break\nelse:\n    x = 3\nprint(x)\n",
+            [3, 6],
+            id="else where no break came",
+        ),
+        pytest.param(
+            "for i in y:\n    x = 1\n    break\nelse:\n    raise E\nprint(x)\n",
+            [2],
+            id="a search that must find something",
+        ),
         pytest.param("for x in y:\n    print(x)\n", [1], id="the loop's target"),
         pytest.param("try:\n    x = 1\nexcept E:\n    x = 2\nprint(x)\n", [2, 4], id="try or handler"),
         pytest.param(
             "x = 1\ntry:\n    x = 2\nexcept E:\n    pass\nprint(x)\n",
             [1, 3],
-            id="the try may fail before the assignment",
+            id="the try may fail at once",
         ),
         pytest.param(
             "try:\n    x = 1\nexcept E:\n    x = 2\nelse:\n    x = 3\nprint(x)\n", [4, 6], id="else follows the try"
@@ -71,9 +81,7 @@ def lines_reaching(text: str, name: str = "x") -> list[int]:
         pytest.param("x = 1\ndef f():\n    x = 2\nprint(x)\n", [1], id="a local stays local"),
         pytest.param("x = 1\ndef f():\n    global x\n    x = 2\ndef g():\n    print(x)\n", [1, 4], id="global"),
         pytest.param("def f():\n    x = 1\n    def g():\n        return x\n", [2], id="a closure"),
-        pytest.param(
-            "x = 1\nclass C:\n    x = 2\n    def f(self):\n        return x\n", [1], id="a class body is no scope"
-        ),
+        pytest.param("x = 1\nclass C:\n    x = 2\n    def f(self):\n        return x\n", [1], id="not a class body"),
         pytest.param("x = 1\nf = lambda x: x\n", [2], id="a lambda's parameter"),
         pytest.param("x, y = f()\nprint(x)\n", [1], id="unpacking"),
     ],

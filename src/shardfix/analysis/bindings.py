@@ -267,7 +267,8 @@ class Bindings:
     def _loop(self, s: ast.For | ast.AsyncFor | ast.While, env: Environment) -> Environment | None:
         entry = env
         forever = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and bool(s.test.value)
-        after: list[Environment] = []
+        exhausted: list[Environment] = []
+        left: list[Environment] = []
         for _ in range(2 if len(self._loops) < 4 else 1):
             current = dict(entry)
             if isinstance(s, ast.While):
@@ -279,12 +280,13 @@ class Bindings:
             end = self._block(s.body, current)
             self._loops.pop()
             back = [*loop.continues, *([end] if end is not None else [])]
-            after = [*([] if forever else [entry, *back]), *loop.breaks]
+            exhausted = [] if forever else [entry, *back]
+            left = loop.breaks
             entry = _merge([entry, *back])
-        ends = list(after)
-        if s.orelse and ends:
-            done = self._block(s.orelse, _merge(ends))
-            return done
+        if s.orelse and exhausted:  # run where no break left the loop
+            end = self._block(s.orelse, _merge(exhausted))
+            exhausted = [end] if end is not None else []
+        ends = [*exhausted, *left]
         return _merge(ends) if ends else None
 
     def _try(self, s: ast.stmt, env: Environment) -> Environment | None:
