@@ -263,6 +263,7 @@ generator=torch.Generator().manual_seed(0))
         """
         class Runner:
             def __init__(self, ds):
+                self.ds = ds
                 self.sampler = DistributedSampler(ds) if dist.is_initialized() else None
 
             def run(self):
@@ -270,7 +271,7 @@ generator=torch.Generator().manual_seed(0))
         """,
         """
         self_sampler = DistributedSampler(dataset=DATASET('ds')) if dist.is_initialized() else None
-        loader = DataLoader(DATASET('self.ds'), batch_size=4, sampler=self_sampler)
+        loader = DataLoader(DATASET('ds'), batch_size=4, sampler=self_sampler)
         """,
     ),
     "a factory that one call uses": (
@@ -321,6 +322,24 @@ generator=torch.Generator().manual_seed(0))
         """
         s = RandomSampler(data_source=DATASET('ds'))
         loader = DataLoader(DATASET('ds'), batch_size=4, sampler=s)
+        """,
+    ),
+    "the dataset of either arm is the loader's": (
+        """
+        if args.train:
+            d = A()
+            s = DistributedSampler(d)
+        else:
+            d = B()
+            s = DistributedSampler(d, shuffle=False)
+        loader = DataLoader(d, batch_size=4, sampler=s)
+        """,
+        """
+        if UNKNOWN['args.train']:
+            s = DistributedSampler(dataset=DATASET('d'))
+        else:
+            s = DistributedSampler(dataset=DATASET('d'), shuffle=False)
+        loader = DataLoader(DATASET('d'), batch_size=4, sampler=s)
         """,
     ),
     "names of the recipe are not taken": (
@@ -636,6 +655,10 @@ STOPPED = {
             for batch in loader: pass
         """,
         "train.py:16:14: the loader is built anew in each epoch",
+    ),
+    "a sampler of another dataset": (
+        "loader = DataLoader(val, batch_size=4, sampler=DistributedSampler(train))",
+        "train.py:12:10: the sampler is made for `train`, the loader reads `val`: whether they match is not seen",
     ),
     "an epoch that is none": (
         """

@@ -330,6 +330,8 @@ class Slicer:
         data = arguments.value("dataset")
         if data is None:
             raise self.stopped("the loader's dataset is not seen", node)
+        # the loader's own dataset first: a sampler made in one arm of what gives it is then seen to be for the same one
+        read = self.indices.dataset(data)
         keywords: dict[str, ast.expr] = {}
         for parameter, argument in arguments.bound.items():
             if parameter != "dataset" and parameter not in (*_KEPT_KEYWORDS, *_DROPPED_KEYWORDS):
@@ -348,7 +350,7 @@ class Slicer:
                 made = self.sampling.generator(value, 0)
                 if made is not None:
                     keywords[parameter] = made
-        built = call(dotted(DATA_LOADER), self.indices.dataset(data), **keywords)
+        built = call(dotted(DATA_LOADER), read, **keywords)
         return [assign("loader", built)]
 
     # -- putting it together ---------------------------------------------------------------------------------

@@ -1,0 +1,188 @@
+"""Who is told the epoch in a recipe, when, and under which conditions."""
+
+from __future__ import annotations
+
+import ast
+
+from shardfix.analysis.epochs import SetEpoch, counter_of
+from shardfix.analysis.flow import last_name
+from shardfix.analysis.sites import Site
+from shardfix.proof.choices import text_of
+from shardfix.proof.regime import call, literal, name
+from shardfix.proof.slice import Slicer
+
+
+class Told:
+    """The ``set_epoch`` calls of a site as they come before each epoch's pass."""
+
+    def __init__(self, site: Site, slicer: Slicer) -> None:
+        self.site = site
+        self.slicer = slicer
+        self.module = site.module
+        self.prepared = bool(site.owner == "accelerate" and site.flow.of("prepare"))
+
+    def statements(self) -> list[ast.stmt]:
+        told = self.site.told
+        if told and self.site.epoch_loops.rebuilt:
+            raise self.slicer.stopped("the loader is built anew in each epoch", self.site.call)
+        self.slicer.alias = self.receiver
+        found: list[ast.stmt] = []
+        for call_ in told:
+            found += self.one(call_)
+        return found
+
+    def one(self, told: SetEpoch) -> list[ast.stmt]:
+        receiver = self.receiver(told.receiver)
+        if receiver is None:
+            text = text_of(told.receiver)
+            raise self.slicer.stopped(f"`{text}` is told the epoch, but what it is there is not seen", told.receiver)
+        if told.argument is None:
+            raise self.slicer.stopped("`set_epoch` is called without an epoch", told.call)
+        when, shifted = self.moment(told)
+        epoch: ast.expr = ast.BinOp(name("epoch"), ast.Sub(), ast.Constant(1)) if shifted else name("epoch")
+        argument = self.argument(told.argument, told.call, epoch, 0)
+        statement: ast.stmt = ast.Expr(call(ast.Attribute(receiver, "set_epoch", ast.Load()), argument))
+        for test in [*self.guards(told, receiver), *when]:
+            statement = ast.If(test, [statement], [])
+        return [statement]
+
+    def receiver(self, node: ast.expr) -> ast.expr | None:
+        """What an expression is in the recipe: the loader, its sampler, or the variable of a sampler."""
+        flow = self.site.flow
+        if node in flow.aliases:
+            return self.loader(node)
+        chain: list[str] = []
+        base = node
+        while isinstance(base, ast.Attribute) and base.attr in ("sampler", "batch_sampler"):
+            chain.append(base.attr)
+            base = base.value
+            if base in flow.aliases:
+                found = self.loader(base)
+                for attribute in reversed(chain):
+                    found = ast.Attribute(found, attribute, ast.Load())
+                return found
+        variable = self.variable(node, 0) or self.followed(node)
+        return name(variable) if variable else None
+
+    def followed(self, node: ast.expr) -> str:
+        """The variable of the sampler whose value is seen to flow to an expression: through a returned tuple, say."""
+        site = self.site
+        for arm in (*site.arms, *(inner for batch in site.batch_arms for inner in batch.inner)):
+            if not isinstance(arm.node, ast.Call) or node not in site.sampler_flow(arm).aliases:
+                continue
+            for d in arm.definitions:
+                if d in self.slicer.bound:
+                    return self.slicer.bound[d].name
+        return ""
+
+    def loader(self, node: ast.expr) -> ast.expr:
+        """The prepared loader, or the raw one where the program kept it under a name of its own."""
+        if self.prepared:
+            for use in self.site.flow.uses:
+                if use.kind == "attribute" and use.value is node:
+                    return name("loader" if use.prepared is not None else "raw_loader")
+        return name("loader")
+
+    def variable(self, node: ast.expr, depth: int) -> str:
+        slicer = self.slicer
+        if depth > 8 or not isinstance(node, (ast.Name, ast.Attribute)):
+            return ""
+        for d in slicer.definitions(node):
+            if d in slicer.bound:
+                return slicer.bound[d].name
+            if d in slicer.parameters:
+                return slicer.parameters[d][0]
+            if d.kind == "assign" and d.value is not None and d.index is None:
+                found = self.variable(d.value, depth + 1)
+                if found:
+                    return found
+            if d.kind == "parameter":
+                for value, _ in slicer.given(d):
+                    found = self.variable(value, depth + 1)
+                    if found:
+                        return found
+        return ""
+
+    def moment(self, told: SetEpoch) -> tuple[list[ast.expr], bool]:
+        """When in the epoch the call comes: before the pass, after it (then it is for the next), or once."""
+        m = self.module
+        loops = self.site.epoch_loops.loops
+        batch_loops = {id(u.node) for u in self.site.flow.of("iterate")}
+        inside: ast.AST | None = None
+        for outer in m.around(told.call):
+            if id(outer) in batch_loops:
+                raise self.slicer.stopped("`set_epoch` is called in the loop over batches", told.call)
+            found = next((loop for loop in loops if loop.loop is outer), None)
+            if found is not None:
+                inside = found.inside
+                break
+        if inside is not None:
+            after = m.statement(inside).lineno < told.call.lineno and m.function(inside) is m.function(told.call)
+            return ([ast.Compare(name("epoch"), [ast.Gt()], [ast.Constant(0)])], True) if after else ([], False)
+        here = m.function(told.call)
+        if any(m.function(loop.loop) is here for loop in loops):
+            return [ast.Compare(name("epoch"), [ast.Eq()], [ast.Constant(0)])], False
+        return [], False
+
+    def guards(self, told: SetEpoch, receiver: ast.expr) -> list[ast.expr]:
+        """The conditions under which the call runs in an epoch, from the inside out."""
+        m = self.module
+        loops = {id(loop.loop) for loop in self.site.epoch_loops.loops}
+        tests: list[ast.expr] = []
+        has = call(name("hasattr"), receiver, ast.Constant("set_epoch"))
+        if isinstance(told.call.func, ast.Call):
+            tests.append(has)
+        shared = {id(n) for n in m.around(self.site.call)}
+        previous: ast.AST = told.call
+        for outer in m.around(told.call):
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or id(outer) in loops:
+                break
+            if isinstance(outer, (ast.If, ast.IfExp)) and previous is not outer.test and id(outer) not in shared:
+                inside = previous in outer.body if isinstance(outer, ast.If) else previous is outer.body
+                test = self.slicer.conditions.boolean(outer.test)
+                tests.append(test if inside else ast.UnaryOp(ast.Not(), test))
+            elif isinstance(outer, ast.BoolOp) and previous in outer.values:
+                for value in outer.values[: outer.values.index(previous)]:
+                    test = self.slicer.conditions.boolean(value)
+                    tests.append(test if isinstance(outer.op, ast.And) else ast.UnaryOp(ast.Not(), test))
+            elif isinstance(outer, ast.Try) and previous in outer.body and outer.handlers:
+                tests.append(has)
+            previous = outer
+        return tests
+
+    def argument(self, node: ast.expr, at: ast.AST, epoch: ast.expr, depth: int) -> ast.expr:
+        """The epoch that is told, in terms of the recipe's own counter."""
+        m = self.module
+        value = literal(node)
+        if type(value) is int:
+            return ast.Constant(value)
+        text = m.source.source(node)
+        loops = self.site.epoch_loops.loops
+        if any(loop.counter == text for loop in loops):
+            return epoch
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
+            left, right = (self.argument(side, at, epoch, depth + 1) for side in (node.left, node.right))
+            return ast.BinOp(left, node.op, right)
+        if isinstance(node, ast.Call) and last_name(node.func) == "int" and len(node.args) == 1:
+            return self.argument(node.args[0], at, epoch, depth + 1)
+        if isinstance(node, (ast.Name, ast.Attribute)) and depth < 8:
+            found = self.slicer.definitions(node)
+            if any(d.kind == "augmented" for d in found):
+                return epoch  # the program counts it up by itself
+            for d in found:
+                loop = d.statement if d.kind == "loop" else None
+                if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) and counter_of(m, loop) is not None:
+                    return epoch
+                if d.kind == "assign" and d.value is not None and d.index is None and type(literal(d.value)) is not int:
+                    return self.argument(d.value, at, epoch, depth + 1)
+                if d.kind == "parameter":
+                    values = [v for v, _ in self.slicer.given(d)]
+                    if values:
+                        return self.argument(values[0], at, epoch, depth + 1)
+            if depth and ("start" in text.lower() or "resume" in text.lower() or "init" in text.lower()):
+                self.slicer.choices.stand_ins[text_of(node)] = "0"
+                return ast.Constant(0)
+            if "epoch" in text.lower().rsplit(".", 1)[-1]:
+                self.slicer.choices.stand_ins[text_of(node)] = "the epoch, from 0"
+                return epoch
+        raise self.slicer.stopped(f"`{text_of(node)}` is not seen to be the epoch", node)
