@@ -43,12 +43,12 @@ def lines_reaching(text: str, name: str = "x") -> list[int]:
         pytest.param(
             "x = 1\nfor i in y:\n    x = 2\n    break\nelse:\n    x = 3\nprint(x)\n",
             [3, 6],
-            id="else where no break came",
+            id="else without break",
         ),
         pytest.param(
             "for i in y:\n    x = 1\n    break\nelse:\n    raise E\nprint(x)\n",
             [2],
-            id="a search that must find something",
+            id="a search that must find",
         ),
         pytest.param("for x in y:\n    print(x)\n", [1], id="the loop's target"),
         pytest.param("try:\n    x = 1\nexcept E:\n    x = 2\nprint(x)\n", [2, 4], id="try or handler"),
