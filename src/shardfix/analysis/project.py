@@ -65,7 +65,7 @@ class Project:
         if not found:
             for star in module.bindings.star_modules:
                 target = canonical(f"{star}.{rest}")
-                if target != f"{star}.{rest}" or self.split(target, module) is not None:
+                if target.startswith(_OUTSIDE) or self.split(target, module) is not None:
                     found |= self.resolve(target, module, depth + 1)
         return frozenset(found) or frozenset((qualified,))
 
