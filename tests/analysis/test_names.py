@@ -1,4 +1,4 @@
-"""A name stands for what its scope binds it to: through imports, aliases and the project's own re-exports, not by text."""
+"""A name stands for what its scope binds it to: through imports, aliases and re-exports, never by its text."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ LOADER = frozenset(("torch.utils.data.DataLoader",))
         ),
         pytest.param("from torch.utils.data import *\nDataLoader\n", "DataLoader", id="star import"),
         pytest.param(
-            "import torch\nclass C:\n    def f(self):\n        self.make = torch.utils.data.DataLoader\n        self.make\n",
-            "self.make",
+            "import torch\nclass C:\n    def f(self):\n        self.m = torch.utils.data.DataLoader\n        self.m\n",
+            "self.m",
             id="class attribute",
         ),
     ],
