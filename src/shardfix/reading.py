@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shardfix.analysis.module import Module, ParseFailure, parse
 from shardfix.analysis.project import Project, link
+from shardfix.analysis.sites import loader_subclasses
 from shardfix.config import Config
 from shardfix.result import Problem
 from shardfix.sources.discover import discover
 from shardfix.sources.prefilter import mentions
 from shardfix.sources.text import SourceError, SourceText, decode
 
-# A file that holds none of these makes no loader and says nothing about who owns one.
+# A file that holds none of these makes no loader and says nothing about who owns one. Project classes that derive
+# from DataLoader are looked for by their own names once they are known.
 NEEDLES = (
-    b"Loader",
+    b"DataLoader",
+    b"WebLoader",
+    b"torch_geometric.loader",
+    b"torch.utils.data",
     b"init_process_group",
     b"DistributedDataParallel",
     b"FullyShardedDataParallel",
     b"DistributedSampler",
     b"Accelerator",
     b"set_epoch",
-    b"torch.utils.data",
 )
+_MARK = b"`shardfix migrate` copies this one file"  # in the run-time check that is put beside a program
 
 
 @dataclass(frozen=True)
@@ -63,22 +68,30 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
     texts: dict[str, SourceText] = {}
     modules: dict[str, Module] = {}
     problems: list[Problem] = []
-    for path, place in sorted(files.items()):
-        try:
-            content = mentions(place, NEEDLES)
-            if content is None:
+
+    def take(wanted: Mapping[str, Path], needles: Sequence[bytes]) -> None:
+        for path, place in sorted(wanted.items()):
+            try:
+                content = mentions(place, needles)
+                if content is None or _MARK in content[:400]:
+                    continue
+                text = decode(content, path)
+                modules[path] = parse(path, text.text)
+            except SourceError as error:
+                if path in chosen:
+                    problems.append(Problem(path, str(error).removeprefix(f"{path}: ").removeprefix(path)))
                 continue
-            text = decode(content, path)
-            modules[path] = parse(path, text.text)
-        except SourceError as error:
-            if path in chosen:
-                problems.append(Problem(path, str(error).removeprefix(f"{path}: ").removeprefix(path)))
-            continue
-        except ParseFailure as failure:
-            if path in chosen:
-                problems.append(Problem(str(failure.location), failure.reason))
-            continue
-        data[path], texts[path] = content, text
+            except ParseFailure as failure:
+                if path in chosen:
+                    problems.append(Problem(str(failure.location), failure.reason))
+                continue
+            data[path], texts[path] = content, text
+
+    take(files, NEEDLES)
+    derived = {name.rpartition(".")[2].encode() for name in loader_subclasses(link(modules))}
+    unknown = sorted(name for name in derived if not any(needle in name for needle in NEEDLES))
+    if unknown:
+        take({path: place for path, place in files.items() if path not in modules}, unknown)
     skipped = tuple((relative(p, root), reason) for p, reason in named.skipped)
     notes = tuple((relative(root, root), note) for note in named.notes)
     return Reading(

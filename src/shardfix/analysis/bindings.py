@@ -69,6 +69,7 @@ class Bindings:
         self._outer: dict[ScopeNode, ScopeNode] = {}
         self._globals: dict[ScopeNode, set[str]] = {}
         self._global_writes: Environment = {}
+        self._bases: set[str] = set()
         self._readers: dict[Definition, list[ast.expr]] = {}
         self.star_modules: list[str] = []
         self.definitions: list[Definition] = []
@@ -158,8 +159,11 @@ class Bindings:
         env[key] = frozenset((known,))
         if key in self._globals[self._scope]:
             self._global_writes[key] = self._global_writes.get(key, frozenset()) | {known}
-        for other in [k for k in env if k.startswith(key + ".")]:
-            del env[other]
+        if "." in key:
+            self._bases.add(key.partition(".")[0])
+        elif key in self._bases:
+            for other in [k for k in env if k.startswith(key + ".")]:
+                del env[other]
 
     def _block(self, body: Iterable[ast.stmt], env: Environment | None) -> Environment | None:
         returns, loops = self._returns, self._loops
