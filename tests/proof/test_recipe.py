@@ -444,6 +444,7 @@ PREPARED = {
 def test_a_prepared_loader_goes_through_a_real_accelerator(source: str, settings: str) -> None:
     use = f"\naccelerator = Accelerator({settings})\n{source}\nfor epoch in range(3):\n    for b in loader: pass\n"
     found = sliced("from accelerate.utils import DataLoaderConfiguration" + use, HEAD)
+    size = 12 if settings else 4  # what two ranks and three can split
     config = (
         ", dataloader_config=accelerate.utils.DataLoaderConfiguration(split_batches=True, "
         "even_batches=UNKNOWN['args.even'])"
@@ -452,7 +453,7 @@ def test_a_prepared_loader_goes_through_a_real_accelerator(source: str, settings
     assert short(found.program.build) == block(
         f"""
         accelerator = Accelerator(cpu=True{config if settings else ""})
-        loader = DataLoader(DATASET('ds'), batch_size=4, shuffle=True)
+        loader = DataLoader(DATASET('ds'), batch_size={size}, shuffle=True)
         loader = accelerator.prepare(loader)
         """
     )
@@ -655,6 +656,15 @@ STOPPED = {
             for batch in loader: pass
         """,
         "train.py:16:14: the loader is built anew in each epoch",
+    ),
+    "a sampler that may be told elsewhere": (
+        """
+        def make(ds):
+            s = DistributedSampler(ds)
+            return DataLoader(ds, batch_size=4, sampler=s)
+        engine.train(make(a))
+        """,
+        "train.py:16:1: the loader leaves this file here: whether its sampler is told the epoch is not seen",
     ),
     "a sampler of another dataset": (
         "loader = DataLoader(val, batch_size=4, sampler=DistributedSampler(train))",

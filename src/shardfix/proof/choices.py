@@ -9,6 +9,7 @@ from shardfix.proof.model import StandIn
 
 _SMALL = 8  # what a batch may hold and the sizes that tell right from wrong still be small
 _POOL = (4, 6, 5, 7, 3, 8, 2, 1)
+_DIVISIBLE = (12, 24, 36, 48)
 _LONGEST = 120
 
 
@@ -19,6 +20,7 @@ class Choices:
     numbers: dict[str, int] = field(default_factory=dict)
     batches: dict[int, int] = field(default_factory=dict)
     stand_ins: dict[str, str] = field(default_factory=dict)
+    split: bool = False  # accelerate splits each batch over the ranks: two or three ranks must divide it
 
     def number(self, text: str, default: object, fallback: int) -> int:
         """A number for an expression: the program's own default if that is a small one, else ``fallback``."""
@@ -32,8 +34,8 @@ class Choices:
         """A batch size that stands for one of the source: other sizes stay other sizes."""
         if value not in self.batches:
             taken = set(self.batches.values())
-            free = [n for n in _POOL if n not in taken]
-            fits = 0 < value <= _SMALL and value not in taken
+            free = [n for n in (_DIVISIBLE if self.split else _POOL) if n not in taken]
+            fits = 0 < value <= _SMALL and value not in taken and not self.split
             self.batches[value] = value if fits or not free else free[0]
         if self.batches[value] != value or text != str(value):
             self.stand_ins[text] = str(self.batches[value])

@@ -63,6 +63,12 @@ def seeding(site: Site, slicer: Slicer, made: ast.Call) -> list[ast.stmt]:
     return [ast.Expr(call(dotted("torch.manual_seed"), seed))] if seed is not None else []
 
 
+def splits_batches(site: Site) -> bool:
+    """Whether the file tells accelerate to split each batch over the ranks."""
+    keywords = [k for made in site.module.calls for k in made.keywords if k.arg == "split_batches"]
+    return site.owner == "accelerate" and any(literal(k.value) is not False for k in keywords)
+
+
 def _accelerators(site: Site, slicer: Slicer) -> list[ast.Call]:
     """The constructions that may be the accelerator which prepares the loader; all of the file if that is not seen."""
     for use in site.flow.of("prepare"):

@@ -94,7 +94,7 @@ class Quantities:
         default = default_of(m, node)
         if type(default) is int and default > 0:
             return ast.Constant(self.slicer.choices.batch(default, text_of(node)))
-        return ast.Constant(self.slicer.choices.number(text_of(node), ..., 2))
+        return ast.Constant(self.slicer.choices.number(text_of(node), ..., 12 if self.slicer.choices.split else 2))
 
     def factor(self, node: ast.expr, depth: int) -> ast.expr:
         """What a batch size is multiplied or divided by."""

@@ -11,7 +11,7 @@ from shardfix.analysis.sites import Site
 from shardfix.proof.choices import Choices, listed, named, text_of
 from shardfix.proof.kept import conditions_of, folded, needed, reads, unset
 from shardfix.proof.model import Group, Kind, Program, Recipe, StandIn
-from shardfix.proof.prepared import accelerator, prepare_steps, seeding
+from shardfix.proof.prepared import accelerator, prepare_steps, seeding, splits_batches
 from shardfix.proof.regime import name, tells_regime
 from shardfix.proof.slice import Slicer, assign
 from shardfix.proof.stop import Stop, Unproven
@@ -106,6 +106,7 @@ def program(site: Site, choices: Choices | None = None) -> Sliced | Unproven:
         choices: the values chosen so far for what the source does not decide; shared by before and after.
     """
     chosen = choices if choices is not None else Choices()
+    chosen.split = chosen.split or splits_batches(site)
     if site.kind != "torch":
         return Unproven(f"`{text_of(site.call.func)}` is not torch's DataLoader, and is not imported", site.location)
     assumed: dict[str, bool] = {}
@@ -133,7 +134,8 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool]) -> Sliced | d
         raise slicer.stopped("the loader is read by one process only", guards[0])
     statements = slicer.statements()
     steps = prepare_steps(site, slicer)
-    told = Told(site, slicer).statements()
+    epochs = Told(site, slicer)
+    told = epochs.statements()
     head: list[ast.stmt] = []
     if steps or slicer.uses_accelerator:
         made = accelerator(site, slicer)
@@ -148,6 +150,11 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool]) -> Sliced | d
         if not conditions:
             raise slicer.stopped(f"`{missing}` is not set on every path to the loader", site.call)
         return conditions
+    away = epochs.elsewhere(body)
+    if away is not None:
+        raise slicer.stopped(
+            "the loader leaves this file here: whether its sampler is told the epoch is not seen", away
+        )
     parted = _parted(body)
     if parted:
         raise slicer.stopped(parted, site.call)

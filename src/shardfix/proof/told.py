@@ -6,10 +6,12 @@ import ast
 
 from shardfix.analysis.epochs import SetEpoch, counter_of
 from shardfix.analysis.flow import last_name
+from shardfix.analysis.names import BATCH_SAMPLER, DATA_LOADER, DISTRIBUTED_SAMPLER
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import text_of
 from shardfix.proof.regime import call, literal, name
 from shardfix.proof.slice import Slicer
+from shardfix.proof.whitelist import dotted_name
 
 
 class Told:
@@ -30,6 +32,32 @@ class Told:
         for call_ in told:
             found += self.one(call_)
         return found
+
+    def elsewhere(self, body: list[ast.stmt]) -> ast.AST | None:
+        """Where a shuffling DistributedSampler that nobody tells the epoch here leaves this file, to be told there.
+
+        A prepared loader tells its sampler by itself.
+        """
+        shuffling = [
+            n
+            for s in body
+            for n in ast.walk(s)
+            if isinstance(n, ast.Call)
+            and dotted_name(n.func) == DISTRIBUTED_SAMPLER
+            and not any(k.arg == "shuffle" and literal(k.value) is False for k in n.keywords)
+        ]
+        if not shuffling or self.prepared or self.site.told:
+            return None
+        flows = [self.site.flow] if not self.site.flow.of("iterate", "next") else []
+        for arm in (*self.site.arms, *(inner for batch in self.site.batch_arms for inner in batch.inner)):
+            if isinstance(arm.node, ast.Call):
+                flows.append(self.site.sampler_flow(arm))
+        for use in (u for flow in flows for u in flow.of("argument", "escape", "returned")):
+            made = use.node
+            built = isinstance(made, ast.Call) and self.module.callee(made) & {DATA_LOADER, BATCH_SAMPLER}
+            if not built:
+                return made
+        return None
 
     def one(self, told: SetEpoch) -> list[ast.stmt]:
         receiver = self.receiver(told.receiver)
