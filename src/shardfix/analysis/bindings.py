@@ -6,10 +6,10 @@ import ast
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
-FunctionNode = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
-ScopeNode = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef]
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+ScopeNode = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 DefinitionKind = Literal[
     "assign", "parameter", "import", "star-import", "loop", "function", "class", "augmented", "other"
 ]
@@ -179,8 +179,10 @@ class Bindings:
 
     def _statement(self, s: ast.stmt, env: Environment) -> Environment | None:
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for e in [*s.decorator_list, *s.args.defaults, *(d for d in s.args.kw_defaults if d)]:
-                self._load(e, env)
+            annotations = [*(a.annotation for a in parameters(s)), s.returns]
+            for e in [*s.decorator_list, *s.args.defaults, *s.args.kw_defaults, *annotations]:
+                if e is not None:
+                    self._load(e, env)
             self._define(env, s.name, "function", s, s)
             self._queue.append((s, self._scope))
         elif isinstance(s, ast.ClassDef):
@@ -195,6 +197,7 @@ class Bindings:
             for target in s.targets:
                 self._bind(target, s.value, None, s, env)
         elif isinstance(s, ast.AnnAssign):
+            self._load(s.annotation, env)
             if s.value is not None:
                 self._load(s.value, env)
                 self._bind(s.target, s.value, None, s, env)

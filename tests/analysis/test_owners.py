@@ -1,0 +1,287 @@
+"""Who shards a loader follows from what becomes of it, and where the source does not show it the answer is unknown."""
+
+from __future__ import annotations
+
+import pytest
+from loaders import site, sites
+
+from shardfix.analysis.model import Options
+
+ACCELERATE = (
+    "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\n"
+)
+DDP = "import torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
+PLAIN = "from torch.utils.data import DataLoader\n"
+LOOP = "for b in loader:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("loader = accelerator.prepare(DataLoader(d))\n" + LOOP, id="inline"),
+        pytest.param("loader = DataLoader(d)\nloader = accelerator.prepare(loader)\n" + LOOP, id="alone"),
+        pytest.param(
+            "loader = DataLoader(d)\nmodel, opt, loader = accelerator.prepare(model, opt, loader)\n" + LOOP,
+            id="in a tuple",
+        ),
+        pytest.param(
+            "raw = DataLoader(d)\nloader = accelerator.prepare_data_loader(raw)\n" + LOOP, id="prepare_data_loader"
+        ),
+        pytest.param(
+            "from accelerate.data_loader import prepare_data_loader\nloader = prepare_data_loader(DataLoader(d))\n"
+            + LOOP,
+            id="the function",
+        ),
+        pytest.param(
+            "def run(raw):\n    loader = accelerator.prepare(raw)\n    for b in loader:\n        pass\n"
+            "run(DataLoader(d))\n",
+            id="in another function",
+        ),
+        pytest.param(
+            "def make():\n    return 1, DataLoader(d)\nn, raw = make()\nloader = accelerator.prepare(raw)\n" + LOOP,
+            id="from a returned tuple",
+        ),
+        pytest.param(
+            'raw = {"train": DataLoader(d)}\nloader = accelerator.prepare(raw["train"])\n' + LOOP,
+            id="from a dict of loaders",
+        ),
+        pytest.param(
+            "class T:\n    def __init__(self):\n        self.acc = Accelerator()\n"
+            "        self.loader = self.acc.prepare(DataLoader(d))\n"
+            "    def run(self):\n        for b in self.loader:\n            pass\n",
+            id="self attributes",
+        ),
+        pytest.param(
+            "class T:\n    def __init__(self, accelerator):\n        self.loader = DataLoader(d)\n"
+            "        self.loader = accelerator.prepare(self.loader)\n"
+            "    def run(self):\n        for b in self.loader:\n            pass\n",
+            id="a self attribute prepared in place",
+        ),
+        pytest.param(
+            "def make():\n    return accelerator.prepare(DataLoader(d))\nloader = make()\n" + LOOP,
+            id="a factory prepares",
+        ),
+        pytest.param(
+            "def run(acc: Accelerator):\n    loader = acc.prepare(DataLoader(d))\n    for b in loader:\n        pass\n",
+            id="an annotated parameter",
+        ),
+        pytest.param(
+            "objects = (model, DataLoader(d))\nmodel, loader = accelerator.prepare(*objects)\n" + LOOP, id="starred"
+        ),
+    ],
+)
+def test_a_loader_that_reaches_prepare_is_accelerate_s(text: str) -> None:
+    assert site(ACCELERATE + text).owner == "accelerate"
+
+
+def test_raw_and_prepared_both_iterated_is_unknown_and_names_both_lines() -> None:
+    found = site(
+        ACCELERATE
+        + "loader = DataLoader(d)\nready = accelerator.prepare(loader)\n"
+        + LOOP
+        + "for b in ready:\n    pass\n"
+    )
+    assert found.owner == "unknown"
+    assert found.ownership.missing == "the loader is prepared in line 5 and iterated unprepared in line 6"
+    assert [e.location.line for e in found.owner_evidence] == [5, 6]
+
+
+def test_a_result_that_is_thrown_away_is_unknown() -> None:
+    found = site(ACCELERATE + "loader = DataLoader(d)\naccelerator.prepare(loader)\n" + LOOP)
+    assert found.owner == "unknown"
+
+
+def test_prepared_on_one_path_only_is_unknown() -> None:
+    found = site(ACCELERATE + "loader = DataLoader(d)\nif a:\n    loader = accelerator.prepare(loader)\n" + LOOP)
+    assert found.owner == "unknown"
+    assert found.ownership.missing == "the loader is prepared in line 6 and iterated unprepared in line 7"
+
+
+def test_another_object_s_prepare_is_not_accelerate_s() -> None:
+    found = site(
+        PLAIN + "class Kitchen:\n    def prepare(self, x):\n        return x\n"
+        "kitchen = Kitchen()\nloader = kitchen.prepare(DataLoader(d))\n" + LOOP
+    )
+    assert found.owner == "single"
+
+
+def test_a_function_that_the_user_names_prepares() -> None:
+    text = ACCELERATE + "from engine import ready\nloader = ready(DataLoader(d))\n" + LOOP
+    assert site(text).owner == "unknown"
+    assert site(text, options=Options(prepare_functions=("ready",))).owner == "accelerate"
+
+
+def test_an_unprepared_loader_of_an_accelerate_program_is_nobody_s() -> None:
+    found = site(ACCELERATE + "loader = DataLoader(d)\n" + LOOP)
+    assert (found.owner, found.ownership.via_accelerate) == ("ddp", True)
+
+
+def test_a_loader_that_leaves_the_file_may_be_prepared_there() -> None:
+    found = site(ACCELERATE + "def make():\n    return DataLoader(d)\n")
+    assert found.owner == "unknown"
+    assert found.ownership.missing.startswith("the loader leaves this file's sight")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('dist.init_process_group("gloo")\n', id="init_process_group"),
+        pytest.param(
+            "from torch.nn.parallel import DistributedDataParallel\nm = DistributedDataParallel(m)\n", id="DDP"
+        ),
+        pytest.param("import torch\nm = torch.nn.parallel.DistributedDataParallel(m)\n", id="DDP in full"),
+        pytest.param(
+            "from torch.distributed.fsdp import FullyShardedDataParallel as F\nm = F(m)\n", id="FSDP under another name"
+        ),
+        pytest.param(
+            "from torch.utils.data.distributed import DistributedSampler\ns = DistributedSampler(d)\n",
+            id="a sampler made",
+        ),
+        pytest.param(
+            "from apex.parallel import DistributedDataParallel\nm = DistributedDataParallel(m)\n", id="apex DDP"
+        ),
+    ],
+)
+def test_what_makes_a_program_ddp(text: str) -> None:
+    assert site(DDP + text + "loader = DataLoader(d)\n" + LOOP).owner == "ddp"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("from torch.utils.data.distributed import DistributedSampler\n", id="an unused sampler import"),
+        pytest.param("from torch.nn.parallel import DistributedDataParallel\n", id="an unused DDP import"),
+        pytest.param('from apex import amp\nm, o = amp.initialize(m, o, opt_level="O1")\n', id="apex for amp only"),
+        pytest.param('parser.add_argument("--local_rank", type=int)\n', id="an argument that nothing reads"),
+        pytest.param("m = torch.nn.DataParallel(m)\n", id="DataParallel is one process"),
+    ],
+)
+def test_an_import_or_an_argument_is_no_regime(text: str) -> None:
+    assert site(PLAIN + text + "loader = DataLoader(d)\n" + LOOP).owner == "single"
+
+
+@pytest.mark.parametrize(
+    ("text", "owner"),
+    [
+        pytest.param(
+            "from ray.train.torch import prepare_data_loader\nloader = prepare_data_loader(DataLoader(d))\n" + LOOP,
+            "ray",
+            id="ray",
+        ),
+        pytest.param(
+            "import ray.train.torch\nloader = ray.train.torch.prepare_data_loader(DataLoader(d))\n" + LOOP,
+            "ray",
+            id="ray in full",
+        ),
+        pytest.param(
+            "from lightning.fabric import Fabric\nfabric = Fabric()\nloader = fabric.setup_dataloaders(DataLoader(d))\n"
+            + LOOP,
+            "fabric",
+            id="fabric",
+        ),
+        pytest.param(
+            "import pytorch_lightning as pl\nclass M(pl.LightningModule):\n    def train_dataloader(self):\n"
+            "        return DataLoader(d)\n",
+            "lightning",
+            id="a lightning hook",
+        ),
+        pytest.param(
+            "from lightning.pytorch import LightningDataModule\nclass M(LightningDataModule):\n"
+            "    def val_dataloader(self):\n        loader = DataLoader(d)\n        return loader\n",
+            "lightning",
+            id="a data module's hook",
+        ),
+        pytest.param(
+            "import pytorch_lightning as pl\ntrainer = pl.Trainer()\ntrainer.fit(m, DataLoader(d))\n",
+            "lightning",
+            id="handed to fit",
+        ),
+        pytest.param(
+            "from transformers import Trainer\nclass T(Trainer):\n    def get_train_dataloader(self):\n"
+            "        return DataLoader(d)\n",
+            "hf-trainer",
+            id="a Trainer override",
+        ),
+        pytest.param(
+            "import transformers\nclass T(transformers.Seq2SeqTrainer):\n    def get_eval_dataloader(self, ds=None):\n"
+            "        loader = DataLoader(d)\n        return loader\n",
+            "hf-trainer",
+            id="an override of a Trainer of another name",
+        ),
+        pytest.param(
+            "from transformers import Trainer\nclass T(Trainer):\n    def get_train_dataloader(self):\n"
+            "        return self.accelerator.prepare(DataLoader(d))\n",
+            "accelerate",
+            id="an override that prepares",
+        ),
+        pytest.param(
+            "class Trainer:\n    def get_train_dataloader(self):\n        return DataLoader(d)\n",
+            "single",
+            id="a Trainer of the project's own",
+        ),
+        pytest.param(
+            'import jax\nparser.add_argument("--local_rank")\nn = jax.device_count()\nloader = DataLoader(d)\n' + LOOP,
+            "jax",
+            id="local_rank in a JAX script",
+        ),
+        pytest.param(
+            "import horovod.torch as hvd\nhvd.init()\nloader = DataLoader(d)\n" + LOOP, "horovod", id="horovod"
+        ),
+        pytest.param(
+            "import torch_xla.core.xla_model as xm\nd = xm.xla_device()\nloader = DataLoader(d)\n" + LOOP,
+            "xla",
+            id="xla",
+        ),
+        pytest.param(
+            "import deepspeed\nm = deepspeed.initialize(model=m)\nloader = DataLoader(d)\n" + LOOP,
+            "deepspeed",
+            id="deepspeed",
+        ),
+        pytest.param(
+            "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cuda', (2, 2))\n"
+            "loader = DataLoader(d)\n" + LOOP,
+            "mesh",
+            id="a device mesh",
+        ),
+    ],
+)
+def test_frameworks_that_shard_in_their_own_way(text: str, owner: str) -> None:
+    assert site(PLAIN + text).owner == owner
+
+
+def test_a_module_that_a_ddp_program_imports_is_unknown() -> None:
+    found = site(
+        {
+            "data.py": PLAIN + "def make(d):\n    return DataLoader(d)\n",
+            "main.py": "import torch.distributed as dist\nfrom data import make\ndist.init_process_group()\nmake(1)\n",
+        },
+        "data.py",
+    )
+    assert found.owner == "unknown"
+    assert found.ownership.missing.startswith("main.py imports this module and runs under ddp")
+
+
+def test_a_helper_of_the_project_that_makes_the_group_counts_where_it_is_called() -> None:
+    files = {
+        "setup.py": 'import torch.distributed as dist\ndef setup():\n    dist.init_process_group("gloo")\n',
+        "train.py": PLAIN + "from setup import setup\nsetup()\nloader = DataLoader(d)\n" + LOOP,
+        "other.py": PLAIN + "from setup import setup\nloader = DataLoader(d)\n" + LOOP,
+    }
+    assert site(files, "train.py").owner == "ddp"
+    assert site(files, "other.py").owner == "single"
+
+
+def test_a_comment_settles_the_owner() -> None:
+    found = site(ACCELERATE + "def make():\n    return DataLoader(d)  # shardfix: owner=accelerate\n")
+    assert found.owner == "accelerate"
+
+
+def test_each_loader_has_its_own_owner() -> None:
+    train, val = sites(
+        ACCELERATE
+        + "loader = DataLoader(d)\nval = DataLoader(v)\nloader = accelerator.prepare(loader)\n"
+        + LOOP
+        + "for b in val:\n    pass\n"
+    )
+    assert (train.owner, val.owner) == ("accelerate", "ddp")
