@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,3 +155,31 @@ def test_diff_in_a_pipe_is_the_very_bytes_whatever_force_color_says(monkeypatch:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     emit_diff(b"-a\xe9\r\n+b\x1b\r\n", stream)
     assert stream.buffer.getvalue() == b"-a\xe9\r\n+b\x1b\r\n"  # type: ignore[attr-defined]
+
+
+def test_long_new_file_is_one_line_on_a_terminal() -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    head = "--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,100 @@\n"
+    changed = "diff --git a/train.py b/train.py\n@@ -1 +1 @@\n-a\n+b\n"
+    emit_diff((head + "+line\n" * 100 + changed).encode(), stream)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+    note = "(100 lines of a new file are not shown on a terminal; they are in a pipe and in --patch FILE)"
+    assert lines == ["--- /dev/null", "+++ b/new.py", note, *changed.splitlines()]
+
+
+def test_what_a_refuted_loader_reads_twice_is_not_called_padding() -> None:
+    result = RunResult(Path.cwd(), (site(DOUBLE, "edit", changes=(change(),)),), proofs=(proof("refuted"),))
+    lines = verify_page(result).plain().splitlines()
+    assert lines[:3] == [
+        "train.py:4:10  train, accelerate, DistributedSampler: to edit",
+        "    edit: SHD201 remove the DistributedSampler: accelerate shards the loader again  [safe]",
+        "    proof: refuted",
+    ]
+    assert lines[-1] == "See the edits with `shardfix migrate --diff`, make them with `shardfix migrate`."
+
+
+def test_a_new_file_that_the_program_now_needs_is_to_be_committed() -> None:
+    assert migrate_page(everything(Path.cwd(), written=True), TITLES).plain().splitlines()[-1] == (
+        "New, and imported by what was changed, so commit it too: shard_check.py."
+    )

@@ -185,6 +185,8 @@ def batch_page(batch: BatchResult) -> Page:
         page.line(f"interrupted; not run: {', '.join(project.name for project in batch.not_run)}")
     if kinds["would-change"] and not batch.applied:
         page.line("Nothing was written; --apply writes.")
+    if any(outcome.run and outcome.run["summary"]["verdicts"].get("refused") for outcome in batch.outcomes):
+        page.line("Why loaders are refused: `shardfix scan PROJECT`, or the report.json of --report DIR.")
     return page
 
 

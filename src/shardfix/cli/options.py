@@ -92,15 +92,17 @@ def proof(command: _Command) -> _Command:
 def writing(command: _Command) -> _Command:
     """What may be written, and whether it must be proven first."""
     for option in (
-        click.option("--allow-no-vcs", is_flag=True, help="Write also where no git repository could bring files back."),
-        click.option("--allow-dirty", is_flag=True, help="Write also to files with uncommitted changes."),
-        click.option("--require-proof", is_flag=True, help="Write only what is proven; exit with 8 if a proof lacks."),
+        click.option("--allow-no-vcs", is_flag=True, help="Also write where no git repository could bring files back."),
+        click.option("--allow-dirty", is_flag=True, help="Also write to files with uncommitted changes."),
+        click.option(
+            "--require-proof", is_flag=True, help="Write only what is proven; exit with 8 if something is not."
+        ),
         click.option(
             "--verify/--no-verify",
             default=None,
             help="Prove in several processes, or do not.  [default: if torch is there]",
         ),
-        click.option("--unsafe", is_flag=True, help="Apply also the changes whose right depends on what is not seen."),
+        click.option("--unsafe", is_flag=True, help="Also make changes that are right only if something unseen holds."),
     ):
         command = option(command)
     return command

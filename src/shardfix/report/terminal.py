@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
+
+_NEW_FILE = re.compile(r"@@ -0,0 \+1,(\d+) @@")
+_LONG_FILE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ def emit(page: Page, stream: TextIO, *, colour: bool | None = None) -> None:
 def emit_diff(diff: bytes, stream: TextIO) -> None:
     """Write a diff: the very bytes, so that `git apply` takes them; readable and in colour on a terminal.
 
-    `FORCE_COLOR` does not count here: a coloured diff in a pipe can't be applied.
+    On a terminal a long new file is one line, so that it does not push the changes out of sight. `FORCE_COLOR` does
+    not count here: a coloured diff in a pipe can't be applied.
     """
     if not stream.isatty():
         stream.flush()
@@ -95,9 +100,23 @@ def emit_diff(diff: bytes, stream: TextIO) -> None:
         stream.buffer.flush()
         return
     page = Page()
-    for raw in diff.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+    for raw in _shortened(diff.decode("utf-8", "surrogateescape").split("\n")[:-1]):
         page.line(Styled(raw.removesuffix("\r"), _diff_style(raw)))
     emit(page, stream, colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+
+def _shortened(lines: Sequence[str]) -> Iterator[str]:
+    """The lines of a diff without the content of long new files (the run-time check has 500 lines)."""
+    left = 0
+    for line in lines:
+        new_file = _NEW_FILE.match(line)
+        if new_file and int(new_file[1]) > _LONG_FILE:
+            left = int(new_file[1])
+            yield f"({left} lines of a new file are not shown on a terminal; they are in a pipe and in --patch FILE)"
+        elif left:
+            left -= 1
+        else:
+            yield line
 
 
 def _diff_style(line: str) -> str:

@@ -25,6 +25,7 @@ _VERDICTS = {
     "not-ours": Styled("not ours", "dim"),
     "kept": Styled("kept", "dim"),
 }
+_NEXT = "See the edits with `shardfix migrate --diff`, make them with `shardfix migrate`."
 _PROOFS = {"proven": "green", "refuted": "bold red", "unproven": "yellow"}
 
 
@@ -43,7 +44,7 @@ def scan_page(result: RunResult) -> Page:
     summary = summarise(result)
     _counts(page, summary)
     if summary.verdicts.get("edit"):
-        page.line("See the edits with `shardfix migrate --diff`, make them with `shardfix migrate`.")
+        page.line(_NEXT)
     return page
 
 
@@ -88,6 +89,8 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> 
     drawn = 0
     for site in result.sites:
         _site(page, site)
+        for change in site.changes:
+            _planned(page, change)
         mine = proofs.pop(str(site.location), [])
         if not mine:
             page.line("    proof: ", Styled("not run", "dim"))
@@ -101,8 +104,11 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> 
         for proof in others:
             _proof(page, proof)
     _rest(page, result)
-    _counts(page, summarise(result))
+    summary = summarise(result)
+    _counts(page, summary)
     _verdicts(page, result)
+    if summary.verdicts.get("edit"):
+        page.line(_NEXT)
     return page
 
 
@@ -164,7 +170,8 @@ def _change(page: Page, change: Change) -> None:
 
 def _proof(page: Page, proof: Proof) -> None:
     verdict: str = proof.verdict
-    padded = f", {proof.padded} padded" if proof.padded else ""
+    # What a refuted loader reads twice is the fault, not padding.
+    padded = f", {proof.padded} padded" if proof.padded and verdict != "refuted" else ""
     page.line("    proof: ", Styled(f"{verdict}{padded}", _PROOFS[verdict]))
     for reason in proof.reasons:
         page.line("        ", reason)
@@ -336,6 +343,9 @@ def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
         page.line("Nothing to change.")
     elif result.written:
         page.line(f"Changed {_names(result)}.")
+        created = sorted(change.path for change in result.files if change.before is None)
+        if created:
+            page.line(f"New, and imported by what was changed, so commit it too: {', '.join(created)}.")
     else:
         page.line(f"Would change {_names(result)}; nothing was written{'' if dry else ' (see above)'}.")
 
