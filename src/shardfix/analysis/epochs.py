@@ -226,9 +226,16 @@ def set_epoch_calls(module: Module) -> list[SetEpoch]:
     return found
 
 
-def tells(call: SetEpoch, loader: Flow, sampler: Flow | None) -> bool:
-    """Whether a ``set_epoch`` call reaches a loader or its sampler."""
-    receiver: ast.expr = call.receiver
+def tells(module: Module, call: SetEpoch, loader: Flow, sampler: Flow | None) -> bool:
+    """Whether a ``set_epoch`` call reaches a loader or its sampler, also by a name for ``loader.sampler``."""
+    receivers = [call.receiver]
+    if isinstance(call.receiver, ast.Name):
+        definitions = module.bindings.reaching(call.receiver)
+        receivers += [d.value for d in definitions if d.kind == "assign" and d.value is not None and d.index is None]
+    return any(_reaches(receiver, loader, sampler) for receiver in receivers)
+
+
+def _reaches(receiver: ast.expr, loader: Flow, sampler: Flow | None) -> bool:
     if sampler is not None and receiver in sampler.aliases:
         return True
     while isinstance(receiver, ast.Attribute) and receiver.attr in ("sampler", "batch_sampler"):

@@ -197,7 +197,7 @@ class Site:
         ]
         found: list[SetEpoch] = []
         for call in set_epoch_calls(self.module):
-            if tells(call, self.flow, None) or any(tells(call, self.flow, f) for f in flows):
+            if any(tells(self.module, call, self.flow, f) for f in (None, *flows)):
                 found.append(call)
         return found
 

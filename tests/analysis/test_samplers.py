@@ -1,0 +1,107 @@
+"""A sampler's arms are all the values it may have, each with the assignments and the condition that choose it."""
+
+from __future__ import annotations
+
+import pytest
+from loaders import site
+
+HEAD = (
+    "from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler\n"
+    "from torch.utils.data import WeightedRandomSampler\n"
+    "from torch.utils.data.distributed import DistributedSampler\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        pytest.param("DataLoader(d)\n", [], id="none given"),
+        pytest.param("DataLoader(d, sampler=None)\n", ["none"], id="None given"),
+        pytest.param("DataLoader(d, sampler=SequentialSampler(d))\n", ["sequential"], id="constructor"),
+        pytest.param("DataLoader(d, 8, False, DistributedSampler(d))\n", ["distributed"], id="by position"),
+        pytest.param("s = RandomSampler(d)\nDataLoader(d, sampler=s)\n", ["random"], id="variable"),
+        pytest.param(
+            "s = RandomSampler(d)\nt = s\nDataLoader(d, sampler=t)\n", ["random"], id="variable of a variable"
+        ),
+        pytest.param(
+            "s = DistributedSampler(d) if a else None\nDataLoader(d, sampler=s)\n",
+            ["distributed", "none"],
+            id="conditional expression",
+        ),
+        pytest.param(
+            "s = A(d) if a else RandomSampler(d) if b else None\nDataLoader(d, sampler=s)\n",
+            ["custom", "random", "none"],
+            id="nested conditional expression",
+        ),
+        pytest.param(
+            "if a:\n    s = DistributedSampler(d)\nelse:\n    s = RandomSampler(d)\nDataLoader(d, sampler=s)\n",
+            ["distributed", "random"],
+            id="if and else",
+        ),
+        pytest.param(
+            "s = None\nif a:\n    s = DistributedSampler(d)\nDataLoader(d, sampler=s)\n",
+            ["none", "distributed"],
+            id="None, and a sampler under a condition",
+        ),
+        pytest.param(
+            "s = RandomSampler(d)\ns = DistributedSampler(d)\nDataLoader(d, sampler=s)\n",
+            ["distributed"],
+            id="assigned anew",
+        ),
+        pytest.param(
+            'kw = {"sampler": RandomSampler(d)}\nDataLoader(d, **kw)\n', ["random"], id="in a dict of arguments"
+        ),
+        pytest.param("def f(s):\n    DataLoader(d, sampler=s)\n", ["parameter"], id="parameter"),
+        pytest.param("DataLoader(d, sampler=make(d))\n", ["custom"], id="a factory"),
+        pytest.param("a, s = make(d)\nDataLoader(d, sampler=s)\n", ["unknown"], id="an item of a factory's result"),
+        pytest.param("DataLoader(d, sampler=samplers[0])\n", ["unknown"], id="an item"),
+        pytest.param("DataLoader(d, sampler=WeightedRandomSampler(w, 8))\n", ["weighted"], id="weighted"),
+        pytest.param("DataLoader(d, sampler=SubsetRandomSampler(i))\n", ["subset-random"], id="subset"),
+        pytest.param(
+            "class C:\n    def f(self):\n        self.s = RandomSampler(d)\n"
+            "    def g(self):\n        DataLoader(d, sampler=self.s)\n",
+            ["random"],
+            id="an attribute that another method sets",
+        ),
+        pytest.param("s = s if a else None\nDataLoader(d, sampler=s)\n", ["unknown", "none"], id="never bound"),
+    ],
+)
+def test_the_arms_of_a_sampler(text: str, kinds: list[str]) -> None:
+    assert [arm.kind for arm in site(HEAD + text).arms] == kinds
+
+
+def test_a_conditional_arm_knows_its_condition() -> None:
+    found = site(HEAD + "s = RandomSampler(d) if rank == -1 else DistributedSampler(d)\nDataLoader(d, sampler=s)\n")
+    source = found.module.source.source
+    assert [(a.label, source(a.test) if a.test else "", a.when) for a in found.arms] == [
+        ("RandomSampler", "rank == -1", True),
+        ("DistributedSampler", "rank == -1", False),
+    ]
+
+
+def test_an_arm_knows_the_assignments_it_came_through_the_nearest_first() -> None:
+    found = site(HEAD + "s = RandomSampler(d)\nt = s\nDataLoader(d, sampler=t)\n")
+    (arm,) = found.arms
+    assert [d.key for d in arm.definitions] == ["t", "s"]
+
+
+def test_arguments_of_an_arm_bind_by_its_signature() -> None:
+    found = site(HEAD + "DataLoader(d, sampler=DistributedSampler(d, 4, dist.get_rank(), False))\n")
+    (arm,) = found.arms
+    assert (arm.constant("num_replicas"), arm.constant("rank"), arm.constant("shuffle")) == (4, ..., False)
+    assert arm.constant("seed") is None
+
+
+def test_a_batch_sampler_holds_the_arms_of_its_sampler() -> None:
+    found = site(HEAD + "DataLoader(d, batch_sampler=BatchSampler(RandomSampler(d), 8, False))\n")
+    (batch,) = found.batch_arms
+    assert (batch.kind, [a.kind for a in batch.inner]) == ("batch", ["random"])
+    assert found.sampler == "batch_sampler=BatchSampler(RandomSampler)"
+
+
+def test_the_sampler_in_words() -> None:
+    text = "s = RandomSampler(d) if a else DistributedSampler(d)\nDataLoader(d, sampler=s)\n"
+    assert site(HEAD + text).sampler == "RandomSampler | DistributedSampler"
+    assert site(HEAD + "DataLoader(d, shuffle=True)\n").sampler == "default, shuffle=True"
+    assert site(HEAD + "DataLoader(d)\n").sampler == "default"
+    assert site(HEAD + "DataLoader(d, **make())\n").sampler == "not seen (**make())"
