@@ -32,7 +32,7 @@ class EpochLoop:
 
 @dataclass(frozen=True, eq=False)
 class EpochLoops:
-    """The epoch loops that drive a loader; ``rebuilt`` if it is built anew inside its loop; ``why`` if none is known."""
+    """The epoch loops that drive a loader; ``rebuilt`` if it is built anew in its loop; ``why`` if none is known."""
 
     loops: tuple[EpochLoop, ...] = ()
     rebuilt: bool = False
