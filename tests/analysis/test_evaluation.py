@@ -1,0 +1,200 @@
+"""Whether an eval loader may be sharded depends on who runs the loop, what it combines and what padding reaches."""
+
+from __future__ import annotations
+
+import pytest
+from loaders import site
+
+from shardfix.analysis.evaluation import role_of_name
+
+HEAD = "import torch\nimport torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
+LOADER = "val_loader = DataLoader(val_set)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("train_loader", "train"),
+        ("trainLoader", "train"),
+        ("trn_dl", "train"),
+        ("valDataLoader2", "eval"),
+        ("dev_set", "eval"),
+        ("testset", "eval"),
+        ("loader", "unknown"),
+        ("train_test_split", "unknown"),
+        ("constraint", "unknown"),
+        ("latest", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_a_name_says_its_role_by_whole_words(name: str, role: str) -> None:
+    assert role_of_name(name) == role
+
+
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [
+        pytest.param("train_loader = DataLoader(ds)\n", "train", id="the variable's name"),
+        pytest.param("loader = DataLoader(val_set)\n", "eval", id="the dataset's name"),
+        pytest.param("loader = DataLoader(ds, sampler=train_sampler)\n", "train", id="the sampler's name"),
+        pytest.param('loaders = {"val": DataLoader(ds)}\n', "eval", id="the key in a dict"),
+        pytest.param("f(eval_loader=DataLoader(ds))\n", "eval", id="the keyword's name"),
+        pytest.param("x = DataLoader(ds)\nfor b in x:\n    model(b).backward()\n", "train", id="backward"),
+        pytest.param("x = DataLoader(ds)\nfor b in x:\n    optimizer.step()\n", "train", id="an optimizer's step"),
+        pytest.param("x = DataLoader(ds)\nfor b in x:\n    scheduler.step()\n", "unknown", id="another step"),
+        pytest.param(
+            "x = DataLoader(ds)\nwith torch.no_grad():\n    for b in x:\n        model(b)\n",
+            "eval",
+            id="without gradients",
+        ),
+        pytest.param(
+            "x = DataLoader(ds)\n@torch.no_grad()\ndef f():\n    for b in x:\n        model(b)\n",
+            "eval",
+            id="decorated",
+        ),
+        pytest.param(
+            "x = DataLoader(ds)\nfor b in x:\n    with torch.inference_mode():\n        model(b)\n",
+            "eval",
+            id="without gradients inside",
+        ),
+        pytest.param(
+            "def evaluate():\n    for b in DataLoader(ds):\n        model(b)\n", "eval", id="the function's name"
+        ),
+        pytest.param(
+            "test_loader = DataLoader(ds)\nfor b in test_loader:\n    model(b).backward()\n",
+            "unknown",
+            id="name and loop disagree",
+        ),
+        pytest.param("x = DataLoader(ds)\n", "unknown", id="nothing says"),
+    ],
+)
+def test_the_role_of_a_loader(text: str, role: str) -> None:
+    assert site(HEAD + text).role == role
+
+
+def guard(text: str) -> str:
+    """The line of the condition under which one process alone evaluates; empty if there is none."""
+    found = site(HEAD + LOADER + text).evaluation.guard
+    return found.text.strip() if found else ""
+
+
+LOOP = "for b in val_loader:\n        pass\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        pytest.param("if rank == 0:\n    " + LOOP, "if rank == 0:", id="rank 0"),
+        pytest.param("if 0 == args.rank:\n    " + LOOP, "if 0 == args.rank:", id="the other way around"),
+        pytest.param("if args.local_rank in [-1, 0]:\n    " + LOOP, "if args.local_rank in [-1, 0]:", id="-1 or 0"),
+        pytest.param("if dist.get_rank() == 0:\n    " + LOOP, "if dist.get_rank() == 0:", id="get_rank()"),
+        pytest.param("if is_main_process():\n    " + LOOP, "if is_main_process():", id="a helper's usual name"),
+        pytest.param(
+            "if accelerator.is_main_process and a:\n    " + LOOP, "if accelerator.is_main_process and a:", id="and more"
+        ),
+        pytest.param("if not rank:\n    " + LOOP, "if not rank:", id="not rank"),
+        pytest.param("if rank != 0:\n    pass\nelse:\n    " + LOOP, "if rank != 0:", id="else"),
+        pytest.param("if not args.distributed:\n    " + LOOP, "if not args.distributed:", id="one process only"),
+        pytest.param(
+            "def run():\n    if rank != 0:\n        return\n    " + LOOP, "if rank != 0:", id="the others leave early"
+        ),
+        pytest.param(
+            "def run():\n    " + LOOP + "if rank == 0:\n    run()\n", "if rank == 0:", id="the caller is guarded"
+        ),
+        pytest.param("@rank_zero_only\ndef run():\n    " + LOOP, "@rank_zero_only", id="a decorator"),
+        pytest.param("def run():\n    " + LOOP + "if rank == 0:\n    run()\nrun()\n", "", id="another caller is not"),
+        pytest.param("if rank == 1:\n    " + LOOP, "", id="another rank"),
+        pytest.param("if epoch == 0:\n    " + LOOP, "", id="another condition"),
+        pytest.param("if rank == 0:\n    print(1)\nfor b in val_loader:\n    pass\n", "", id="beside the loop"),
+    ],
+)
+def test_guards(text: str, condition: str) -> None:
+    assert guard(text) == condition
+
+
+def test_a_guard_on_one_of_two_paths_is_told() -> None:
+    found = site(HEAD + LOADER + "def run():\n    " + LOOP + "if rank == 0:\n    run()\nrun()\n").evaluation
+    assert found.sometimes is not None
+    assert found.sometimes.text.strip() == "if rank == 0:"
+
+
+def reduction(text: str) -> str:
+    found = site(HEAD + LOADER + text).evaluation.reduction
+    return found.text.strip() if found else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("for b in val_loader:\n    dist.all_reduce(n)\n", "dist.all_reduce(n)", id="in the loop"),
+        pytest.param(
+            "def run():\n    for b in val_loader:\n        pass\n    dist.all_gather(o, n)\n",
+            "dist.all_gather(o, n)",
+            id="after",
+        ),
+        pytest.param(
+            "def total(n):\n    dist.all_reduce(n)\ndef run():\n    for b in val_loader:\n        pass\n    total(n)\n",
+            "dist.all_reduce(n)",
+            id="in a helper of the file",
+        ),
+        pytest.param(
+            "def run():\n    for b in val_loader:\n        pass\n    return n\nn = run()\ndist.all_reduce(n)\n",
+            "dist.all_reduce(n)",
+            id="by the caller",
+        ),
+        pytest.param("for b in val_loader:\n    reduce_tensor(n)\n", "reduce_tensor(n)", id="a helper's usual name"),
+        pytest.param("for b in val_loader:\n    dist.reduce(n, 0)\n", "dist.reduce(n, 0)", id="reduce of torch"),
+        pytest.param("for b in val_loader:\n    functools.reduce(f, b)\n", "", id="another reduce"),
+        pytest.param("for b in val_loader:\n    x.gather(1, i)\n", "", id="a tensor's gather"),
+        pytest.param("for b in val_loader:\n    pass\n", "", id="none"),
+    ],
+)
+def test_reductions(text: str, line: str) -> None:
+    assert reduction(text) == line
+
+
+def test_a_reduction_before_the_evaluation_is_not_its_own() -> None:
+    assert (
+        reduction(
+            "def run():\n    for b in val_loader:\n        pass\n    return n\n"
+            "def main():\n    dist.all_reduce(loss)\n    run()\n"
+        )
+        == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(
+            "for idx, b in val_loader:\n    hits[idx] = model(b)\ndist.all_reduce(hits, op=dist.ReduceOp.MAX)\n",
+            "hits[idx] = model(b)",
+            id="placed by index, combined by MAX",
+        ),
+        pytest.param(
+            "for idx, b in val_loader:\n    hits[idx] = model(b)\ndist.all_reduce(hits)\n",
+            "",
+            id="placed by index, summed",
+        ),
+        pytest.param(
+            "for b in val_loader:\n    p.append(model(b))\ndist.all_gather(o, p)\no = o[: len(val_set)]\n",
+            "o = o[: len(val_set)]",
+            id="cut at the dataset's length",
+        ),
+        pytest.param("for b in val_loader:\n    n += 1\ndist.all_reduce(n)\n", "", id="summed"),
+        pytest.param(
+            "for b in val_loader:\n    p = accelerator.gather_for_metrics(b)\n",
+            "p = accelerator.gather_for_metrics(b)",
+            id="gathered for metrics",
+        ),
+    ],
+)
+def test_why_padding_does_not_reach_the_metric(text: str, line: str) -> None:
+    found = site(HEAD + LOADER + text).evaluation.exact
+    assert (found.text.strip() if found else "") == line
+
+
+def test_results_written_in_the_loader_s_order_are_seen() -> None:
+    found = site(HEAD + LOADER + 'for b in val_loader:\n    out.write(f"{model(b)}")\n').evaluation.positional
+    assert found is not None
+    assert found.location.line == 6

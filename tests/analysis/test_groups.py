@@ -1,0 +1,86 @@
+"""A DistributedSampler needs a process group: whether one is sure to exist where a loader is built."""
+
+from __future__ import annotations
+
+import pytest
+from loaders import site
+
+from shardfix.analysis.groups import group_at
+
+HEAD = "import torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
+
+
+def exists(text: str) -> tuple[str, str]:
+    found = site(HEAD + text)
+    group = group_at(found.module, found.call, found.regimes)
+    return group.exists, group.condition
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("dist.init_process_group()\nDataLoader(d)\n", ("always", ""), id="made before"),
+        pytest.param("DataLoader(d)\ndist.init_process_group()\n", ("unknown", ""), id="made after"),
+        pytest.param("DataLoader(d)\n", ("unknown", ""), id="never made"),
+        pytest.param(
+            "def main(args):\n    if args.distributed:\n        dist.init_process_group()\n    DataLoader(d)\n",
+            ("optional", "args.distributed"),
+            id="under the project's own condition",
+        ),
+        pytest.param(
+            "def main(args):\n    if args.verbose:\n        dist.init_process_group()\n    DataLoader(d)\n",
+            ("optional", ""),
+            id="under a condition that says nothing of processes",
+        ),
+        pytest.param(
+            "def main(args):\n    if args.local_rank == -1:\n        pass\n    else:\n        dist.init_process_group()\n",
+            "    DataLoader(d)\n",
+            ("optional", ""),
+            id="in the other branch",
+        ),
+        pytest.param(
+            "def main(args):\n    if args.distributed:\n        dist.init_process_group()\n    else:\n        DataLoader(d)\n",
+            ("unknown", ""),
+            id="the loader in the branch without it",
+        ),
+        pytest.param(
+            "def setup():\n    dist.init_process_group()\nsetup()\nDataLoader(d)\n", ("always", ""), id="by a helper"
+        ),
+        pytest.param(
+            "def setup():\n    if a:\n        return\n    dist.init_process_group()\nsetup()\nDataLoader(d)\n",
+            ("optional", ""),
+            id="by a helper that may leave before",
+        ),
+        pytest.param(
+            "def make():\n    return DataLoader(d)\ndist.init_process_group()\nmake()\n",
+            ("always", ""),
+            id="before the factory is called",
+        ),
+        pytest.param(
+            "def make():\n    return DataLoader(d)\nmake()\ndist.init_process_group()\nmake()\n",
+            ("unknown", ""),
+            id="before one of two calls of the factory",
+        ),
+        pytest.param(
+            "def make():\n    return DataLoader(d)\ndist.init_process_group()\n",
+            ("unknown", ""),
+            id="the factory is not called",
+        ),
+        pytest.param(
+            "loader = DataLoader(d)\ndef main():\n    dist.init_process_group()\nmain()\n",
+            ("unknown", ""),
+            id="at import",
+        ),
+        pytest.param(
+            "try:\n    dist.init_process_group()\nfinally:\n    pass\nDataLoader(d)\n", ("always", ""), id="in a try"
+        ),
+        pytest.param("with a:\n    dist.init_process_group()\nDataLoader(d)\n", ("always", ""), id="in a with"),
+        pytest.param(
+            "for i in x:\n    dist.init_process_group()\nDataLoader(d)\n",
+            ("optional", ""),
+            id="in a loop that may not run",
+        ),
+    ],
+)
+def test_the_group_where_the_loader_is_built(text: str, expected: tuple[str, str]) -> None:
+    assert exists(text) == expected
