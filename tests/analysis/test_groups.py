@@ -33,13 +33,14 @@ def exists(text: str) -> tuple[str, str]:
             id="under a condition that says nothing of processes",
         ),
         pytest.param(
-            "def main(args):\n    if args.local_rank == -1:\n        pass\n    else:\n        dist.init_process_group()\n",
-            "    DataLoader(d)\n",
+            "def main(args):\n    if args.local_rank == -1:\n        pass\n    else:\n"
+            "        dist.init_process_group()\n    DataLoader(d)\n",
             ("optional", ""),
             id="in the other branch",
         ),
         pytest.param(
-            "def main(args):\n    if args.distributed:\n        dist.init_process_group()\n    else:\n        DataLoader(d)\n",
+            "def main(args):\n    if args.distributed:\n        dist.init_process_group()\n"
+            "    else:\n        DataLoader(d)\n",
             ("unknown", ""),
             id="the loader in the branch without it",
         ),
