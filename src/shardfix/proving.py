@@ -72,7 +72,7 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier) -> list[P
                 continue
             made = _recipe_of(change, *pair)
             if isinstance(made, Unproven):
-                proofs.append(_unproven(location, made.reason))
+                proofs.append(_unproven(location, str(made)))
             else:
                 recipes.append(made)
     proofs.extend(verifier.prove(recipes) if recipes else [])
@@ -100,7 +100,7 @@ def prove_sites(plan: Plan, verifier: Verifier) -> list[Proof]:
             None, site, kind="stands", expect="", feeds_metric=_feeds_metric(site), padding_removed=_exact(site)
         )
         if isinstance(made, Unproven):
-            proofs.append(_unproven(location, made.reason))
+            proofs.append(_unproven(location, str(made)))
         else:
             recipes.append(made)
     proofs.extend(verifier.prove(recipes) if recipes else [])

@@ -425,9 +425,9 @@ def test_every_setting_of_an_unknown_boolean_must_be_right() -> None:
     before = [*observed("before", everything, ORDERED, fast=False), *observed("before", everything, ORDERED, fast=True)]
     good = [*observed("after", share, ORDERED, fast=False), *observed("after", share, ORDERED, fast=True)]
     assert judge(unknown, [*before, *good]).verdict == "proven"
-    bad = [*observed("after", share, ORDERED, fast=False), *observed("after", everything, ORDERED, fast=True)]
+    bad = [*observed("after", share, ORDERED, fast=False), *observed("after", share_unpadded, ORDERED, fast=True)]
     assert judge(unknown, [*before, *bad]).reasons == (
-        "2 ranks, 24 samples, fast=True: every rank reads all 24 samples",
+        "2 ranks, 25 samples, fast=True: rank 1 makes 3 steps, rank 0 makes 4: the job would hang",
     )
 
 
@@ -456,3 +456,27 @@ def test_recipes_and_proofs_go_through_json() -> None:
     assert observation_from_json(json.loads(json.dumps(asdict(run)))) == run
     proof = judge(recipe(), [*BEFORE, *observed("after", share, ORDERED)])
     assert json.loads(json.dumps(proof_to_json(proof)))["verdict"] == "proven"
+
+
+def test_a_fault_of_another_kind_in_a_case_that_the_edit_does_not_touch_refutes_nothing() -> None:
+    factory = recipe(expect="frozen-epoch", unknown=("eval",))
+    before = [
+        *observed("before", share_frozen, SHUFFLED, eval=False),
+        *observed("before", everything, ORDERED, eval=True),
+    ]
+    after = [
+        *observed("after", share_shuffled, SHUFFLED, eval=False),
+        *observed("after", everything, ORDERED, eval=True),
+    ]
+    proof = judge(factory, [*before, *after])
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0] == (
+        "2 ranks, 24 samples, eval=True: every rank reads all 24 samples; the edit does not touch that case"
+    )
+
+
+def test_a_program_that_reads_its_loader_once_has_no_second_epoch_to_judge() -> None:
+    once = recipe(single_pass=True)
+    runs = [*observed("before", everything_shuffled, SHUFFLED), *observed("after", share_frozen, SHUFFLED)]
+    assert judge(once, runs).verdict == "proven"
+    assert judge(recipe(), runs).verdict == "refuted"

@@ -174,11 +174,21 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
             break
         previous = outer
     if function is not None and depth < 4:
-        callers = module.callers(function)
+        callers = module.callers(function) if not _handed_on(module, function) else []
         guards = [main_process_guard(module, call, depth + 1) for call in callers]
         if callers and all(g is not None for g in guards):
             return guards[0]
     return None
+
+
+def _handed_on(module: Module, function: ast.AST) -> bool:
+    """Whether a function is passed as a value (``mp.spawn(main_worker, ...)``): then more runs it than its callers."""
+    for d in module.bindings.definitions_at(function, getattr(function, "name", "")):
+        for use in module.bindings.readers(d):
+            parent = module.parents[use]
+            if not (isinstance(parent, ast.Call) and parent.func is use):
+                return True
+    return False
 
 
 def _before(module: Module, statement: ast.stmt) -> list[ast.stmt]:

@@ -42,7 +42,8 @@ class Recipe:
     ``expect`` is the fault that ``before`` must show: ``unsharded``, ``sharded-twice``, ``frozen-epoch``,
     ``shuffled-eval``, ``per-rank-seed``, ``raises``, or empty for any. ``unknown`` names the booleans of
     ``UNKNOWN`` that are tried both ways. ``group`` says whether the program always runs in a process group
-    (one process is then a group of one, where it needs one), or must also run without.
+    (one process is then a group of one, where it needs one), or must also run without. ``single_pass``: the program
+    reads the loader once, so there is no second epoch whose order could differ.
     """
 
     site: str
@@ -58,6 +59,7 @@ class Recipe:
     feeds_metric: bool = False
     padding_removed: bool = False
     group: Group = "always"
+    single_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ def recipe(
         feeds_metric=feeds_metric,
         padding_removed=padding_removed,
         group=group or group_of(first, parts[0].guarded),
+        single_pass=after.read_once,
     )
 
 
