@@ -239,11 +239,11 @@ WRONG = [
         recipe(
             "wrong one way",
             ORDERED,
-            sampled("DistributedSampler(data, shuffle=False) if UNKNOWN['on'] else None"),
+            sampled("DistributedSampler(data, shuffle=False) if UNKNOWN['on'] else range(RANK, len(data), WORLD_SIZE)"),
             "unsharded",
             unknown=("on",),
         ),
-        "2 ranks, 24 samples, on=False: every rank reads all 24 samples",
+        "2 ranks, 25 samples, on=False: rank 1 makes 3 steps, rank 0 makes 4: the job would hang",
     ),
     (recipe("weighted, not shared", None, sampled(WEIGHTED)), "2 ranks, 24 samples: every rank makes all 24 draws"),
 ]
@@ -329,6 +329,16 @@ def test_an_interpreter_that_breaks_is_an_error_with_its_last_words(tmp_path: Pa
     broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
     with pytest.raises(VerifierError, match=r"ended with exit code 3 before it was ready:\nthe machine is on fire"):
         prove([recipe("a", None, EVAL)], python=str(broken))
+
+
+def test_without_accelerate_only_its_own_loaders_are_unproven(tmp_path: Path) -> None:
+    (tmp_path / "accelerate.py").write_text("raise ImportError('no accelerate here')\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    own, other = prove([recipe("a", None, PREPARED, owner="accelerate"), recipe("b", None, EVAL)], python=str(python))
+    assert (own.verdict, other.verdict) == ("unproven", "proven")
+    assert own.reasons == (f"ImportError: no accelerate here ({sys.executable} -m pip install accelerate)",)
 
 
 def test_a_program_has_no_way_to_open_print_or_import() -> None:

@@ -120,6 +120,7 @@ class Verifier:
         if worker.returncode is None:  # not reaped yet, so the number of its session is still its own
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(worker.pid, signal.SIGKILL)
+            worker.kill()
         worker.wait()
         if worker.stdin is not None:
             with contextlib.suppress(BrokenPipeError):

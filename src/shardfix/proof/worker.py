@@ -579,9 +579,7 @@ def work(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
         try:
             import accelerate  # noqa: F401
         except ImportError as exception:
-            missing = (
-                f"{type(exception).__name__}: {exception} (python -m pip install accelerate, for {sys.executable})"
-            )
+            missing = f"{type(exception).__name__}: {exception} ({sys.executable} -m pip install accelerate)"
     runs = Runs(job["patience"], job.get("epochs", 3))
     try:
         for number, recipe in enumerate(job["recipes"]):
