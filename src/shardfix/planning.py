@@ -161,6 +161,7 @@ def _planned(
     """Run every codemod over the sites of a module; the first change of a site settles it."""
     changes: list[Change] = []
     settled: set[Location] = set()
+    dangers: dict[Location, list[Finding]] = {}
     for rule in RULES:
         result = rule.plan(sites, options)
         for change in result.changes:
@@ -186,14 +187,16 @@ def _planned(
             changes.append(change)
             settled.update(change.sites)
         for location, finding in result.findings:
+            if finding.code.startswith("SHD7") and finding.code not in _MILD:
+                dangers.setdefault(location, []).append(finding)
             if _chosen(finding.code, rule.name, options, module.path) or finding.code.startswith("SHD9"):
                 outcomes[location].findings.append(finding)
         for location, why in result.right:
             outcomes[location].right = outcomes[location].right or why
-    dangerous = {
-        loc for loc, o in outcomes.items() if any(f.code.startswith("SHD7") and f.code not in _MILD for f in o.findings)
-    }
-    kept = [c for c in changes if not dangerous & set(c.sites)]
+    kept = [c for c in changes if not dangers.keys() & set(c.sites)]
+    # A hazard that nobody selected is told all the same where it is why nothing is edited.
+    for loc in {loc for c in changes if c not in kept for loc in c.sites}:
+        outcomes[loc].findings += [f for f in dangers.get(loc, ()) if f not in outcomes[loc].findings]
     edited = {loc for c in kept for loc in c.sites}
     for loc in edited:
         outcomes[loc].findings = [f for f in outcomes[loc].findings if not f.code.startswith("SHD9")]
