@@ -369,7 +369,7 @@ def session_members(session: int) -> list[int]:
 @pytest.mark.parametrize(
     ("victim", "how"), [("tool", signal.SIGINT), ("tool", signal.SIGKILL), ("worker", signal.SIGKILL)]
 )
-def test_no_rank_outlives_the_tool_or_the_worker(victim: str, how: signal.Signals, tmp_path: Path) -> None:
+def test_no_rank_and_no_file_outlives_the_tool_or_the_worker(victim: str, how: signal.Signals, tmp_path: Path) -> None:
     tool = tmp_path / "tool.py"
     tool.write_text(
         "from shardfix.proof.launch import Verifier\n"
@@ -379,8 +379,14 @@ def test_no_rank_outlives_the_tool_or_the_worker(victim: str, how: signal.Signal
         "    print(verifier._worker.pid, flush=True)\n"
         "    print(*verifier.prove([Recipe('a', 'ddp', 'train', 'stands', None, hang)])[0].reasons)\n"
     )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     with subprocess.Popen(
-        [sys.executable, str(tool)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, str(tool)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
     ) as process:
         assert process.stdout is not None
         session = int(process.stdout.readline())
@@ -394,5 +400,6 @@ def test_no_rank_outlives_the_tool_or_the_worker(victim: str, how: signal.Signal
     while session_members(session) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert session_members(session) == []
+    assert list(temporary.iterdir()) == []
     expected = "the worker ended with exit code -9 (it said nothing) while this loader ran\n"
     assert said == (expected if victim == "worker" else "")

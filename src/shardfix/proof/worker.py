@@ -1,8 +1,9 @@
 """Run loaders in forked gloo ranks and write down what each rank reads: one file that needs torch and nothing else.
 
-It is started as a script by any interpreter (``python worker.py RESULTS``; RESULTS is a path or ``fd:N``), reads one
-JSON job a line from standard input and writes JSON lines: ``ready``, then for each job its ``recipe`` lines and
-``done``. torch is imported once; groups of ranks are forked from that, and every recipe goes through all of them.
+It is started as a script by any interpreter (``python worker.py RESULTS [FOLDER]``; RESULTS is a path or ``fd:N``),
+reads one JSON job a line from standard input and writes JSON lines: ``ready``, then for each job its ``recipe`` lines
+and ``done``. FOLDER is removed when standard input ends, for a parent that was killed and can't. torch is imported
+once; groups of ranks are forked from that, and every recipe goes through all of them.
 
 The parent hands the ranks one program at a time and waits for all answers, so a rank that raises or hangs can't
 put another recipe's collectives out of step: such a group is ended and a fresh one forked (25 to 50 ms).
@@ -643,6 +644,8 @@ if __name__ == "__main__":
     status = 1
     try:
         status = main(sys.argv[1])
+        if len(sys.argv) > 2:
+            shutil.rmtree(sys.argv[2], ignore_errors=True)
     except KeyboardInterrupt:
         status = 130
     except BaseException:
