@@ -1,4 +1,4 @@
-"""The engine on real projects under git: what is written, what is refused, what is reported, and what stays as it was."""
+"""The engine on real projects under git: what is written, what is refused and reported, and what stays as it was."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_paths_choose_what_is_edited_and_facts_come_from_the_whole_project(tmp_p
 
 
 def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="gone.py"):
+    with pytest.raises(SourceError, match=r"gone\.py"):
         run(project(tmp_path, {"train.py": RIGHT}), paths=["gone.py"])
 
 
