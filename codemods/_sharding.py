@@ -16,7 +16,6 @@ from shardfix.analysis.sites import Site
 from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
 from shardfix.rewrite.edits import DropImport, Edit, InsertStatements, ReplaceExpression, SetKeyword
 
-
 _WIDTH = 119  # a longer line is broken at its arguments
 
 
@@ -157,11 +156,11 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         edits.append(InsertStatements(module.path, module.source.span(statement), "before", tuple(lines)))
         edits.extend(_keywords(site, name, shuffle, optional=bool(condition)))
     else:
-        edits_or_finding = _replace_sampler(site, class_name, numbers, shuffle, condition)
-        if isinstance(edits_or_finding, Finding):
-            return edits_or_finding
-        name, more = edits_or_finding
-        edits.extend(more)
+        replaced = _replace_sampler(site, class_name, numbers, shuffle, condition)
+        if isinstance(replaced, Finding):
+            return replaced
+        name = replaced[0]
+        edits.extend(replaced[1])
     guard = ("none" if arm is None else "kind") if condition else ""
     told = tell_epoch(site, name, guard, class_name, sampler_is_new=arm is None)
     if isinstance(told, str):

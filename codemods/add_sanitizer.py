@@ -154,11 +154,15 @@ RULE = Rule(
     command="AddSanitizer",
     codes={"SHD601": "check the loader's sharding at run time"},
     tier="safe",
-    why="Each fault here is silent: no error, a normal loss curve. The check looks at the loader once, right after its construction, "
-    "and raises ShardingError naming the sampler, what each rank would read and the line to change. It returns the same object, so it "
-    "costs nothing in the loop, and in one process it does nothing.",
-    refuses="Sites that are refused, unknown, a hazard or under a main-process guard, cosmetic changes, and files in which the name "
-    "sanitize is taken.",
+    why=(
+        "Each fault here is silent: no error, a normal loss curve. The check looks at the loader once, right after "
+        "its construction, and raises ShardingError naming the sampler, what each rank would read and the line to "
+        "change. It returns the same object, so it costs nothing in the loop, and in one process it does nothing."
+    ),
+    refuses=(
+        "Sites that are refused, unknown, a hazard or under a main-process guard, cosmetic changes, and files in "
+        "which the name sanitize is taken."
+    ),
     plan=plan,
     valid=(),
     invalid=(

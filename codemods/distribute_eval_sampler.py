@@ -77,7 +77,8 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     return Finding(
         "SHD502",
         site.location,
-        "up to W-1 samples are counted twice in the reduced metric: the sampler repeats samples so that the ranks are even",
+        "up to W-1 samples are counted twice in the reduced metric: the sampler repeats samples so that the ranks "
+        "are even",
         (evidence, found.reduction),
         "cut the gathered results at len(dataset), or place them by sample index",
     )
@@ -98,10 +99,10 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         return refuse(site, "SHD915")
     if site.kinds & {"parameter", "unknown"}:
         return refuse(site, "SHD902")
-    module = site.module
     found = site.evaluation
     if found.guard is not None:
-        return f"only the main process evaluates (line {found.guard.location.line}), so one rank reads everything, as it should"
+        line = found.guard.location.line
+        return f"only one rank evaluates (line {line}), so it reads everything, as it should"
     if found.sometimes is not None:
         return refuse(site, "SHD905", note="on one of its paths", evidence=(found.sometimes,))
     if not found.functions:
@@ -191,12 +192,16 @@ RULE = Rule(
         "SHD503": "sharded evaluation that is not reduced",
     },
     tier="safe",
-    why="Without a sampler each of W ranks evaluates every sample: W times the work. A DistributedSampler shuffles unless told "
-    "shuffle=False, so files written in order are permuted. It pads: 7 samples on 2 ranks become 8 visits, and a reduced count of 1 "
-    "in 7 becomes 2 in 8 (torch 2.13). Hence a loader is sharded only where the results are reduced and placed by sample index, cut "
-    "at the dataset's length, or gathered for metrics.",
-    refuses="Where the metric is not reduced, where padding would reach it (both: --unsafe), where one rank evaluates, and where "
-    "results are written in the loader's order.",
+    why=(
+        "Without a sampler each of W ranks evaluates every sample: W times the work. A DistributedSampler shuffles "
+        "unless told shuffle=False, so files written in order are permuted. It pads: 7 samples on 2 ranks become 8 "
+        "visits, and a reduced count of 1 in 7 becomes 2 in 8 (torch 2.13). Hence a loader is sharded only where the "
+        "results are reduced and placed by sample index, cut at the dataset's length, or gathered for metrics."
+    ),
+    refuses=(
+        "Where the metric is not reduced, where padding would reach it (both: --unsafe), where one rank evaluates, "
+        "and where results are written in the loader's order."
+    ),
     plan=plan,
     valid=(
         Example(
@@ -246,7 +251,8 @@ RULE = Rule(
             ),
             _EVAL.format(
                 imports="from torch.utils.data.distributed import DistributedSampler\n",
-                loader="val_loader = DataLoader(val_set, batch_size=2, sampler=DistributedSampler(val_set, shuffle=False))\n",
+                loader="val_loader = DataLoader("
+                "val_set, batch_size=2, sampler=DistributedSampler(val_set, shuffle=False))\n",
             ),
             code="SHD501",
         ),

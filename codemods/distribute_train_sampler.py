@@ -58,8 +58,10 @@ def _unsharded(site: Site) -> Change | Finding | None:
         "give each rank its own share of the training data",
         tuple(edits),
         consequences=(
-            "with W processes each rank reads 1/W of the samples an epoch, in 1/W of the steps; until now each read all of them",
-            "the batch size of each rank stays, so the effective batch now holds W different batches instead of W equal draws",
+            "with W processes each rank reads 1/W of the samples an epoch, in 1/W of the steps; until now each read "
+            "all of them",
+            "the batch size of each rank stays, so the effective batch now holds W different batches instead of W "
+            "equal draws",
             *lengths(site, "schedules and totals made of it get W times shorter"),
         ),
         evidence=(*site.owner_evidence, module.evidence(site.call)),
@@ -129,10 +131,15 @@ RULE = Rule(
         "SHD303": "shuffle=True beside a sampler raises in several processes",
     },
     tier="safe",
-    why="DistributedDataParallel averages gradients and shards nothing: with a plain loader each of W ranks reads every sample of every "
-    "epoch (21 of 21 on both ranks of 2, torch 2.13), and with equal seeds even the same batches, so W processes do the work of one.",
-    refuses="Where no process group is sure to exist at the construction, where no epoch loop is seen, for weighted, custom and batch "
-    "samplers, for streams, and for datasets already split by rank.",
+    why=(
+        "DistributedDataParallel averages gradients and shards nothing: with a plain loader each of W ranks reads "
+        "every sample of every epoch (21 of 21 on both ranks of 2, torch 2.13), and with equal seeds even the same "
+        "batches, so W processes do the work of one."
+    ),
+    refuses=(
+        "Where no process group is sure to exist at the construction, where no epoch loop is seen, for weighted, "
+        "custom and batch samplers, for streams, and for datasets already split by rank."
+    ),
     plan=plan,
     valid=(
         Example(
@@ -220,7 +227,8 @@ RULE = Rule(
             "    if args.distributed:\n"
             '        dist.init_process_group("gloo")\n'
             "    train_sampler = DistributedSampler(train_set, shuffle=True) if args.distributed else None\n"
-            "    train_loader = DataLoader(train_set, batch_size=2, shuffle=(train_sampler is None), sampler=train_sampler)\n"
+            "    train_loader = DataLoader("
+            "train_set, batch_size=2, shuffle=(train_sampler is None), sampler=train_sampler)\n"
             "    for epoch in range(args.epochs):\n"
             "        if train_sampler is not None:\n"
             "            train_sampler.set_epoch(epoch)\n"

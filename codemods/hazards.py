@@ -42,7 +42,9 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
             yield Finding(
                 "SHD702",
                 where,
-                f"{arm.label} already takes its rank's part, and prepare() shards again: each epoch reads 1/W of the data",
+                f"{arm.label} already takes its rank's part, and prepare() shards again: each epoch reads 1/W of the "
+                "data"
+                "data",
                 (module.evidence(arm.node), *site.owner_evidence),
                 "do not hand this loader to prepare(); move its batches with accelerator.device",
             )
@@ -62,9 +64,12 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
                 yield Finding(
                     "SHD701",
                     where,
-                    f"{arm.label} shuffles with the global generator, which differs by rank: shards overlap and samples are missed",
+                    f"{arm.label} shuffles with the global generator, which differs by rank: shards overlap and "
+                    "samples are missed"
+                    "samples are missed",
                     (module.evidence(call), *site.owner_evidence),
-                    "keep a torch.Generator in self.generator and draw from it: accelerate synchronises an attribute of that name",
+                    "keep a torch.Generator in self.generator and draw from it: accelerate synchronises an attribute "
+                    "of that name",
                 )
                 break
     size = site.arguments.value("batch_size")
@@ -72,7 +77,8 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
         yield Finding(
             "SHD712",
             where,
-            "batch_size=None leaves prepare() no batch sampler to shard: the loader raises at its first use in several processes",
+            "batch_size=None leaves prepare() no batch sampler to shard: the loader raises at its first use in "
+            "several processes",
             (module.evidence(site.call), *site.owner_evidence),
             "DataLoader(ds, batch_size=1, collate_fn=lambda batch: batch[0]) keeps the dataset's own batches",
         )
@@ -95,7 +101,8 @@ def _streams(site: Site) -> Iterator[Finding]:
             yield Finding(
                 "SHD703",
                 site.location,
-                "the stream yields only its rank's records, and prepare() takes all batches from rank 0: the others are never read",
+                "the stream yields only its rank's records, and prepare() takes all batches from rank 0: the others "
+                "are never read",
                 (module.evidence(draws), *site.owner_evidence),
                 "yield every record and let prepare() split them, or do not prepare this loader",
             )
@@ -157,8 +164,8 @@ def _schedules(site: Site) -> Iterator[Finding]:
             yield Finding(
                 "SHD713",
                 site.location,
-                "the schedule's length is taken from the prepared loader, and the prepared scheduler makes W steps a call: the rate "
-                "reaches its end after 1/W of the training",
+                "the schedule's length is taken from the prepared loader, and the prepared scheduler makes W steps a "
+                "call: the rate reaches its end after 1/W of the training",
                 (module.evidence(later[0].node), module.evidence(call)),
                 "take len(loader) before prepare(), or multiply by accelerator.num_processes",
             )
@@ -175,16 +182,17 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
             yield Finding(
                 "SHD705",
                 where,
-                f"num_replicas={module.source.source(replicas)} is a constant: with any other number of processes samples are missed or "
-                "read twice",
+                f"num_replicas={module.source.source(replicas)} is a constant: with any other number of processes "
+                "samples are missed or read twice",
                 (module.evidence(arm.node),),
                 "leave num_replicas and rank out, or pass torch.distributed.get_world_size()",
             )
-        if seed is not None and _by_rank(module, seed):
+        if seed is not None and _reads_rank(seed):
             yield Finding(
                 "SHD704",
                 where,
-                "the sampler's seed differs by rank: the ranks cut different permutations, so shards overlap and samples are missed",
+                "the sampler's seed differs by rank: the ranks cut different permutations, so shards overlap and "
+                "samples are missed",
                 (module.evidence(arm.node),),
                 "give every rank the same seed",
             )
@@ -212,7 +220,8 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
                 yield Finding(
                     "SHD708",
                     where,
-                    "persistent workers keep the copy of the dataset they started with: its set_epoch never reaches them",
+                    "persistent workers keep the copy of the dataset they started with: its set_epoch never reaches "
+                    "them",
                     (module.evidence(call), module.evidence(site.call)),
                     "persistent_workers=False, or let the dataset read the epoch from shared memory",
                 )
@@ -229,13 +238,6 @@ def _constant(module: Module, node: ast.expr) -> bool:
         values = [d.value for d in module.bindings.reaching(node)]
         return bool(values) and all(isinstance(v, ast.Constant) and isinstance(v.value, int) for v in values)
     return isinstance(node, ast.Call) and "torch.cuda.device_count" in module.callee(node)
-
-
-def _by_rank(module: Module, node: ast.expr) -> bool:
-    for n in ast.walk(node):
-        if isinstance(n, ast.expr) and is_rank(n):
-            return True
-    return False
 
 
 def plan(sites: Sequence[Site], options: Options) -> Planned:
@@ -258,10 +260,11 @@ def _whole_stream(site: Site) -> Finding:
     return Finding(
         "SHD711",
         site.location,
-        "nobody splits this stream: unless its __iter__ looks at the rank, every rank reads all of it; a stream whose length "
-        "differs by rank hangs the others",
+        "nobody splits this stream: unless its __iter__ looks at the rank, every rank reads all of it; a stream "
+        "whose length differs by rank hangs the others",
         evidence,
-        "in __iter__, yield every world-size-th record starting at the rank (workers counted in); DataLoader takes no sampler here",
+        "in __iter__, yield every world-size-th record starting at the rank (workers counted in); DataLoader takes "
+        "no sampler here",
     )
 
 
@@ -286,8 +289,10 @@ RULE = Rule(
         "SHD714": "dispatched batches of different widths",
     },
     tier="report",
-    why="Each was run with two gloo processes (torch 2.13, accelerate 1.15): data lost or read twice, a wrong metric, or a crash that "
-    "only several processes see. The right repair depends on what the author meant.",
+    why=(
+        "Each was run with two gloo processes (torch 2.13, accelerate 1.15): data lost or read twice, a wrong "
+        "metric, or a crash that only several processes see. The right repair depends on what the author meant."
+    ),
     refuses="Nothing is edited.",
     plan=plan,
     valid=(

@@ -26,8 +26,8 @@ def tell_epoch(
 
     Args:
         sampler: the variable that holds the sampler where the loader is built; empty if it has none.
-        guard: ``""`` where the sampler is always a DistributedSampler, ``"none"`` where it may be None, ``"kind"`` where
-            it may be another sampler.
+        guard: ``""`` where the sampler is always a DistributedSampler, ``"none"`` where it may be None, ``"kind"``
+            where it may be another sampler.
         class_name: how the file spells DistributedSampler.
         sampler_is_new: the variable is made by this change, so no other assignment can stand in the way.
     """
@@ -77,7 +77,7 @@ def _counter(site: Site, loop: EpochLoop) -> tuple[str | None, list[Edit]]:
 
 
 def _receiver(site: Site, loop: EpochLoop, sampler: str, sampler_is_new: bool) -> str | None:
-    """What to call ``set_epoch`` on inside a loop: the sampler's variable where it is in sight, else ``loader.sampler``."""
+    """What to call ``set_epoch`` on inside a loop: the sampler's variable where in sight, else ``loader.sampler``."""
     module = site.module
     here, there = module.function(site.call), module.function(loop.loop)
     if sampler and (here is there or (here is None and "." not in sampler)):
@@ -107,7 +107,7 @@ def shuffling_arms(site: Site) -> list[Arm]:
 
 
 def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
-    """A change, a refusal, the reason why the site is right as it is, or None if it is none of this codemod's business."""
+    """A change, a refusal, the reason why the site is right, or None if it is none of this codemod's business."""
     arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
     distributed = shuffling_arms(site)
     if not distributed or site.owner != "ddp":
@@ -211,13 +211,17 @@ RULE = Rule(
     command="InsertSetEpoch",
     codes={"SHD401": "every epoch repeats one order", "SHD402": "set_epoch on a prepared loader's placeholder sampler"},
     tier="safe",
-    why="DistributedSampler draws its permutation from seed + epoch. Nobody tells it the epoch but set_epoch, so without the call "
-    "epoch 1 has exactly epoch 0's order on every rank (torch 2.13, two gloo ranks). After accelerate's prepare() the attribute "
-    "loader.sampler is a placeholder SequentialSampler: loader.sampler.set_epoch raises AttributeError, loader.set_epoch works "
-    "(accelerate 1.15).",
-    refuses="Where no epoch loop is seen, where the loop's counter can't be named, where batches are taken with next(), where the "
-    "loader is rebuilt in each epoch, and where set_epoch is called on something that may be this sampler. Prepared loaders need no "
-    "call: accelerate tells the epoch itself.",
+    why=(
+        "DistributedSampler draws its permutation from seed + epoch. Nobody tells it the epoch but set_epoch, so "
+        "without the call epoch 1 has exactly epoch 0's order on every rank (torch 2.13, two gloo ranks). After "
+        "accelerate's prepare() the attribute loader.sampler is a placeholder SequentialSampler: "
+        "loader.sampler.set_epoch raises AttributeError, loader.set_epoch works (accelerate 1.15)."
+    ),
+    refuses=(
+        "Where no epoch loop is seen, where the loop's counter can't be named, where batches are taken with next(), "
+        "where the loader is rebuilt in each epoch, and where set_epoch is called on something that may be this "
+        "sampler. Prepared loaders need no call: accelerate tells the epoch itself."
+    ),
     plan=plan,
     valid=(
         Example(
@@ -303,9 +307,9 @@ RULE = Rule(
             "from tqdm import trange\n"
             "\n"
             "\n"
-            "def train(args, train_dataset, model):\n"
-            "    sampler = RandomSampler(train_dataset) if args.local_rank == -1 else DistributedSampler(train_dataset)\n"
-            "    loader = DataLoader(train_dataset, sampler=sampler, batch_size=8)\n"
+            "def train(args, train_set, model):\n"
+            "    sampler = RandomSampler(train_set) if args.local_rank == -1 else DistributedSampler(train_set)\n"
+            "    loader = DataLoader(train_set, sampler=sampler, batch_size=8)\n"
             "    train_iterator = trange(int(args.epochs))\n"
             "    for _ in train_iterator:\n"
             "        for batch in loader:\n"
@@ -317,9 +321,9 @@ RULE = Rule(
             "from tqdm import trange\n"
             "\n"
             "\n"
-            "def train(args, train_dataset, model):\n"
-            "    sampler = RandomSampler(train_dataset) if args.local_rank == -1 else DistributedSampler(train_dataset)\n"
-            "    loader = DataLoader(train_dataset, sampler=sampler, batch_size=8)\n"
+            "def train(args, train_set, model):\n"
+            "    sampler = RandomSampler(train_set) if args.local_rank == -1 else DistributedSampler(train_set)\n"
+            "    loader = DataLoader(train_set, sampler=sampler, batch_size=8)\n"
             "    train_iterator = trange(int(args.epochs))\n"
             "    for epoch in train_iterator:\n"
             "        if isinstance(sampler, DistributedSampler):\n"

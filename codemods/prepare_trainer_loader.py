@@ -92,9 +92,15 @@ RULE = Rule(
     command="PrepareTrainerLoader",
     codes={"SHD304": "unsharded: a Trainer override returns a plain loader"},
     tier="safe",
-    why="transformers' Trainer uses what an override of get_train_dataloader, get_eval_dataloader or get_test_dataloader returns as it "
-    "is; its own methods hand the loader to self.accelerator.prepare (transformers 5.24). A plain loader is read whole by every rank.",
-    refuses="Where the sampler is the project's own or comes from elsewhere, and where the override does not return the loader itself.",
+    why=(
+        "transformers' Trainer uses what an override of get_train_dataloader, get_eval_dataloader or "
+        "get_test_dataloader returns as it is; its own methods hand the loader to self.accelerator.prepare "
+        "(transformers 5.24). A plain loader is read whole by every rank."
+    ),
+    refuses=(
+        "Where the sampler is the project's own or comes from elsewhere, and where the override does not return the "
+        "loader itself."
+    ),
     plan=plan,
     valid=(
         Example(

@@ -160,7 +160,7 @@ def _consequences(site: Site, code: str) -> tuple[str, ...]:
 
 
 def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | None:
-    """``batch_sampler=BatchSampler(RandomSampler(ds), B, d)`` says what ``batch_size``, ``shuffle``, ``drop_last`` say."""
+    """``batch_sampler=BatchSampler(RandomSampler(ds), B, d)`` says what the three plain arguments say."""
     if site.owner != "accelerate" or len(site.batch_arms) != 1 or site.batch_arms[0].kind != "batch":
         return None
     batch = site.batch_arms[0]
@@ -462,12 +462,17 @@ RULE = Rule(
         "SHD201": "sharded twice: DistributedSampler in a prepared loader",
     },
     tier="safe",
-    why="accelerate's prepare() wraps the batch sampler of every map-style loader, whatever its sampler is (measured on 0.5.1, 0.12, "
-    "0.20.3, 0.34.2 and 1.15). A Sequential- or RandomSampler there is redundant. A DistributedSampler shards first and prepare() "
-    "shards again: with 2 processes each epoch reads 8 + 8 of 16 batches' worth, half of the data, the shards are disjoint and nothing "
-    "warns.",
-    refuses="Where the sampler comes from elsewhere, draws from another dataset, shuffles on one path only, or a generator decides the "
-    "order. Weighted, subset and other sampling with a meaning of its own stays: accelerate cuts one synchronised draw.",
+    why=(
+        "accelerate's prepare() wraps the batch sampler of every map-style loader, whatever its sampler is (measured "
+        "on 0.5.1, 0.12, 0.20.3, 0.34.2 and 1.15). A Sequential- or RandomSampler there is redundant. A "
+        "DistributedSampler shards first and prepare() shards again: with 2 processes each epoch reads 8 + 8 of 16 "
+        "batches' worth, half of the data, the shards are disjoint and nothing warns."
+    ),
+    refuses=(
+        "Where the sampler comes from elsewhere, draws from another dataset, shuffles on one path only, or a "
+        "generator decides the order. Weighted, subset and other sampling with a meaning of its own stays: "
+        "accelerate cuts one synchronised draw."
+    ),
     plan=plan,
     valid=(
         Example(
@@ -549,7 +554,9 @@ RULE = Rule(
             ),
             _PREPARED.format(
                 imports="",
-                body="loader = accelerator.prepare(DataLoader(dataset, batch_size=2))\nfor batch in loader:\n    pass\n",
+                body="loader = accelerator.prepare(DataLoader(dataset, batch_size=2))\n"
+                "for batch in loader:\n"
+                "    pass\n",
             ),
             code="SHD101",
         ),
@@ -557,7 +564,8 @@ RULE = Rule(
             "a BatchSampler that says what batch_size, shuffle and drop_last say",
             _PREPARED.format(
                 imports=", BatchSampler, RandomSampler",
-                body="loader = accelerator.prepare(DataLoader(dataset, batch_sampler=BatchSampler(RandomSampler(dataset), 2, True)))\n"
+                body="sampler = BatchSampler(RandomSampler(dataset), 2, True)\n"
+                "loader = accelerator.prepare(DataLoader(dataset, batch_sampler=sampler))\n"
                 "for batch in loader:\n"
                 "    pass\n",
             ),

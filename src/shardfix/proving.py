@@ -1,4 +1,4 @@
-"""From sites to proofs: which recipe shows a change right, which fault its original must show, and one launch for all."""
+"""From sites to proofs: the recipe that shows a change right, the fault its original must show, one launch for all."""
 
 from __future__ import annotations
 

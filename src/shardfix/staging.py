@@ -1,4 +1,4 @@
-"""From a plan to new texts: apply its changes file by file, drop those that fail, and see that a second run is quiet."""
+"""From a plan to new texts: apply its changes file by file, drop what fails, and see that a second run is quiet."""
 
 from __future__ import annotations
 

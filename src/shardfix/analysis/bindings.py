@@ -297,14 +297,16 @@ class Bindings:
         return _merge(ends) if ends else None
 
     def _try(self, s: ast.stmt, env: Environment) -> Environment | None:
-        assert isinstance(s, ast.Try) or type(s).__name__ == "TryStar"
-        body: list[ast.stmt] = s.body  # type: ignore[union-attr]
-        handlers: list[ast.ExceptHandler] = s.handlers  # type: ignore[union-attr]
+        # ast.Try, or ast.TryStar, which Python 3.10 does not know
+        body: list[ast.stmt] = getattr(s, "body", [])
+        handlers: list[ast.ExceptHandler] = getattr(s, "handlers", [])
+        orelse: list[ast.stmt] = getattr(s, "orelse", [])
+        finalbody: list[ast.stmt] = getattr(s, "finalbody", [])
         before = dict(env)
         end = self._block(body, env)
         somewhere = _merge([before, end]) if end is not None else dict(before)
-        if end is not None and s.orelse:  # type: ignore[union-attr]
-            end = self._block(s.orelse, end)  # type: ignore[union-attr]
+        if end is not None and orelse:
+            end = self._block(orelse, end)
         ends = [end] if end is not None else []
         for handler in handlers:
             current = dict(somewhere)
@@ -316,8 +318,8 @@ class Bindings:
             if done is not None:
                 ends.append(done)
         merged = _merge(ends) if ends else None
-        if s.finalbody:  # type: ignore[union-attr]
-            final = self._block(s.finalbody, dict(merged if merged is not None else somewhere))  # type: ignore[union-attr]
+        if finalbody:
+            final = self._block(finalbody, dict(merged if merged is not None else somewhere))
             return final if merged is not None else None
         return merged
 

@@ -1,4 +1,4 @@
-"""Train or eval, and for eval: who runs it, whether its metric is reduced across ranks, and whether padding reaches it."""
+"""Train or eval; for eval who runs it, whether its metric is reduced across ranks, whether padding reaches it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import deque
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module, attribute_key
@@ -14,7 +14,7 @@ from shardfix.analysis.regimes import is_prepare
 UseKind = Literal[
     "prepare", "iterate", "next", "attribute", "argument", "escape", "returned", "length", "sanitize", "discarded"
 ]
-Selector = Union[int, str]
+Selector = int | str
 ANY = "*"
 ITERATOR = "~"
 _LIMIT = 4000  # steps; a value that goes further than this is reported as escaping
@@ -150,7 +150,7 @@ class _Walker:
             self.attribute(s, parent)
         elif isinstance(parent, ast.Subscript):
             self.subscript(s, parent)
-        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp)) or isinstance(parent, ast.DictComp):
+        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
             self.push(_State(parent, (ANY, *s.access), s.prepared, s.calls))
         elif isinstance(parent, (ast.Starred, ast.Await)):
             if isinstance(parent, ast.Await):
@@ -316,7 +316,7 @@ class _Walker:
             if name == "enumerate":
                 access = (ANY, 1, *s.access[1:])
             elif name == "zip" and argument in call.args:
-                access = (ANY, call.args.index(argument), *s.access[1:])  # type: ignore[arg-type]
+                access = (ANY, call.args.index(argument), *s.access[1:])
             self.push(_State(call, s.access if name == "dict" else access, s.prepared, s.calls))
             return
         elif name == "len":
@@ -349,7 +349,7 @@ class _Walker:
         access = s.access
         starred = any(isinstance(a, ast.Starred) for a in call.args)
         if last_name(call.func) == "prepare" and argument in call.args and (len(call.args) > 1 or starred):
-            position: Selector = ANY if starred else call.args.index(argument)  # type: ignore[arg-type]
+            position: Selector = ANY if starred else call.args.index(argument)
             access = (position, *s.access)
         self.push(_State(call, access, call, s.calls))
 

@@ -155,7 +155,10 @@ def _unprepared(module: Module, flow: Flow, accelerate: Evidence) -> Ownership:
         return Ownership(
             "unknown",
             (accelerate, place),
-            f"the loader leaves this file's sight in line {place.location.line}; whether prepare() gets it is not shown",
+            f"the loader leaves this file's sight in line {place.location.line}; whether prepare() gets it is not "
+            "shown"
+            "shown"
+            "shown",
         )
     if not iterated:
         return Ownership("unknown", (accelerate,), "nothing in this file iterates the loader")

@@ -27,8 +27,8 @@ _ALL = (
     Refusal(
         "SHD901",
         "owner not shown",
-        "Who shards this loader at run time can't be seen from the source: it is prepared on one path and not on another, "
-        "leaves the file unseen, or belongs to a module that programs of several kinds import.",
+        "Who shards this loader at run time can't be seen from the source: it is prepared on one path and not on "
+        "another, leaves the file unseen, or belongs to a module that programs of several kinds import.",
         "say it on the statement: `# shardfix: owner=accelerate` (or ddp, single)",
     ),
     Refusal(
@@ -52,26 +52,30 @@ _ALL = (
     Refusal(
         "SHD905",
         "evaluated on the main process only",
-        "One rank evaluates everything, which is right. A sharded loader would give it a part, and a collective would hang.",
+        "One rank evaluates everything, which is right. A sharded loader would give it a part, and a collective "
+        "would hang.",
         "nothing to do",
     ),
     Refusal(
         "SHD906",
         "padding would reach the metric",
-        "DistributedSampler repeats up to world size - 1 samples so that the ranks are even; the reduced metric would count "
-        "them twice.",
-        "cut the gathered results at len(dataset), or place them by sample index; `--unsafe` shards the loader all the same",
+        "DistributedSampler repeats up to world size - 1 samples so that the ranks are even; the reduced metric "
+        "would count them twice.",
+        "cut the gathered results at len(dataset), or place them by sample index; `--unsafe` shards the loader all "
+        "the same",
     ),
     Refusal(
         "SHD907",
         "sampler draws from another dataset",
-        "The sampler's dataset and the loader's are not the same expression, so removing the sampler may change what is read.",
+        "The sampler's dataset and the loader's are not the same expression, so removing the sampler may change what "
+        "is read.",
         "give both the same dataset",
     ),
     Refusal(
         "SHD908",
         "streaming dataset",
-        "An IterableDataset takes no sampler: DataLoader raises if one is given. It has to split its stream by rank itself.",
+        "An IterableDataset takes no sampler: DataLoader raises if one is given. It has to split its stream by rank "
+        "itself.",
         "in __iter__, yield every world-size-th record starting at the rank (workers counted in)",
     ),
     Refusal(
@@ -101,8 +105,8 @@ _ALL = (
     Refusal(
         "SHD913",
         "no process group here",
-        "A DistributedSampler built before `init_process_group` raises, and one guarded by `is_initialized()` would be silently "
-        "left out: the group is not sure to exist where the loader is built.",
+        "A DistributedSampler built before `init_process_group` raises, and one guarded by `is_initialized()` would "
+        "be silently left out: the group is not sure to exist where the loader is built.",
         "build the loader after init_process_group",
     ),
     Refusal(
@@ -133,7 +137,8 @@ _ALL = (
     Refusal(
         "SHD918",
         "the edit did not pass the gates",
-        "The rewritten file failed a check (parses, untouched lines identical, names bound, second run changes nothing).",
+        "The rewritten file failed a check (parses, untouched lines identical, names bound, second run changes "
+        "nothing).",
         "edit by hand; please report it with the file",
     ),
     Refusal(
@@ -181,7 +186,8 @@ _ALL = (
     Refusal(
         "SHD928",
         "the rewrite could not be proven",
-        "With `--require-proof` only what was run and held is written; this rewrite could not be run, or not all of it be judged.",
+        "With `--require-proof` only what was run and held is written; this rewrite could not be run, or not all of "
+        "it be judged.",
         "run without --require-proof and review the edit by hand",
     ),
     Refusal(

@@ -11,7 +11,7 @@ from shardfix.analysis.sites import Site
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A small program as data: ``before`` becomes ``after``; where ``after`` is empty nothing changes, ``why`` says why.
+    """A small program as data: ``before`` becomes ``after``; where that is empty nothing changes, ``why`` says why.
 
     Args:
         target: the ``--target`` with which the example is run.

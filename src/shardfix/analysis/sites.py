@@ -152,9 +152,9 @@ class Site:
             names.append(getattr(function, "name", ""))
         if self.dataset is not None:
             names.append(self.module.source.source(self.dataset))
-        value = self.arguments.value("sampler")
-        if value is not None and isinstance(value, (ast.Name, ast.Attribute)):
-            names.append(self.module.source.source(value))
+        sampler = self.arguments.value("sampler")
+        if isinstance(sampler, (ast.Name, ast.Attribute)):
+            names.append(self.module.source.source(sampler))
         found = role(self.module, self.call, names, self.flow)
         if found == "unknown" and self._shuffles and self.epoch_loops.loops:
             return "train"  # shuffled anew in each epoch: nobody evaluates so

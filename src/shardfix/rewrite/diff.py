@@ -61,9 +61,7 @@ def _hunks(old: list[bytes], new: list[bytes]) -> Iterable[list[tuple[str, int, 
     head = next((index for index in range(shorter) if old[index] != new[index]), shorter)
     tail = next((index for index in range(shorter - head) if old[-1 - index] != new[-1 - index]), shorter - head)
     head, tail = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
-    matcher = difflib.SequenceMatcher(
-        None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False
-    )
+    matcher = difflib.SequenceMatcher(None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False)
     for group in matcher.get_grouped_opcodes(_CONTEXT):
         yield [(tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in group]
 
