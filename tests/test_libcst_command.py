@@ -8,9 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from libcst import parse_module
+from libcst.codemod import CodemodContext
 from shardfix.codemods import RULES
 
 from shardfix.analysis.rules import Rule
+from shardfix.libcst_command import command_for
 
 PREPARED = (
     "from accelerate import Accelerator\n"
@@ -39,6 +42,15 @@ def codemod(rule: Rule, *files: Path, options: tuple[str, ...] = ("--no-format",
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
+
+
+def in_process(rule: Rule, file: Path) -> list[str]:
+    """What LibCST's tool does with one file, without a process of its own; the warnings."""
+    command = command_for(rule)(CodemodContext(filename=str(file)))
+    result = command.transform_module(parse_module(file.read_bytes()))
+    file.write_bytes(result.bytes)
+    warnings: list[str] = command.context.warnings
+    return warnings
 
 
 def rule(name: str) -> Rule:
@@ -114,10 +126,10 @@ def test_a_codemod_leaves_what_is_another_ones_to_change(project: Path) -> None:
     )
     file.write_text(text)
 
-    said = codemod(rule("insert_set_epoch"), file)
+    warnings = in_process(rule("insert_set_epoch"), file)
 
     assert file.read_text() == text
-    assert "0 warnings were generated" in said
+    assert warnings == []
 
 
 def test_what_only_another_file_could_show_is_refused(project: Path) -> None:
@@ -135,10 +147,10 @@ def test_what_only_another_file_could_show_is_refused(project: Path) -> None:
     file = project / "data.py"
     file.write_text(text)
 
-    said = codemod(rule("remove_redundant_sampler"), file)
+    (warning,) = in_process(rule("remove_redundant_sampler"), file)
 
     assert file.read_text() == text
-    assert "data.py:8:12: SHD901 owner not shown: the loader leaves this file's sight in line 7" in said
+    assert warning.startswith("data.py:8:12: SHD901 owner not shown: the loader leaves this file's sight in line 7")
 
 
 def test_a_refusal_of_the_codemod_is_told(project: Path) -> None:
@@ -149,11 +161,10 @@ def test_a_refusal_of_the_codemod_is_told(project: Path) -> None:
     file = project / "train.py"
     file.write_text(text)
 
-    said = codemod(rule("remove_redundant_sampler"), file)
+    warnings = in_process(rule("remove_redundant_sampler"), file)
 
     assert file.read_text() == text
-    assert "train.py:6:10: SHD907 sampler draws from another dataset; give both the same dataset\n" in said
-    assert "1 warnings were generated" in said
+    assert warnings == ["train.py:6:10: SHD907 sampler draws from another dataset; give both the same dataset"]
 
 
 def test_other_bytes_stay_as_they_are(project: Path) -> None:
@@ -171,8 +182,7 @@ def test_other_bytes_stay_as_they_are(project: Path) -> None:
     after = PREPARED.format(imports="", arguments="dataset, batch_size=2")
     for name, form in forms.items():
         (project / f"{name}.py").write_bytes(form(before))
-
-    codemod(rule("remove_redundant_sampler"), *(project / f"{name}.py" for name in forms))
+        in_process(rule("remove_redundant_sampler"), project / f"{name}.py")
 
     found = {name: (project / f"{name}.py").read_bytes() for name in forms}
     assert found == {name: form(after) for name, form in forms.items()}
@@ -199,7 +209,7 @@ def test_the_settings_of_the_project_hold(project: Path) -> None:
     file = project / "train.py"
     file.write_text(text)
 
-    codemod(rule("remove_redundant_sampler"), file)
+    in_process(rule("remove_redundant_sampler"), file)
 
     assert file.read_text() == text
 
@@ -211,19 +221,19 @@ def test_a_site_that_the_user_keeps_is_left_in_silence(project: Path) -> None:
     file = project / "train.py"
     file.write_text(text)
 
-    said = codemod(rule("remove_redundant_sampler"), file)
+    warnings = in_process(rule("remove_redundant_sampler"), file)
 
     assert file.read_text() == text
-    assert "0 warnings were generated" in said
+    assert warnings == []
 
 
 def test_a_second_run_changes_nothing(project: Path) -> None:
     file = project / "train.py"
     file.write_text(PREPARED.format(imports="", arguments="dataset, batch_size=2"))
 
-    codemod(rule("add_sanitizer"), file)
+    in_process(rule("add_sanitizer"), file)
     once = file.read_text()
-    codemod(rule("add_sanitizer"), file)
+    in_process(rule("add_sanitizer"), file)
 
     assert 'sanitize(loader, owner="accelerate")\n' in once
     assert file.read_text() == once
@@ -234,7 +244,7 @@ def test_a_vendored_check_that_is_there_is_used(project: Path) -> None:
     file = project / "train.py"
     file.write_text(text)
 
-    codemod(rule("add_sanitizer"), file)
+    in_process(rule("add_sanitizer"), file)
 
     assert file.read_text() == text.replace(
         "loader = accelerator", 'sanitize(loader, owner="accelerate")\nloader = accelerator'
