@@ -30,8 +30,8 @@ STALE = (
     "The README shows something else than the tool. Bring it up to date: UPDATE_README=1 pytest tests/test_readme.py"
 )
 COMMANDS = ("scan", "migrate", "verify", "batch", "explain", "rules")
-# Options of the other programs in the README: pip's.
-OTHERS_OPTIONS = {"--index-url", "--quiet"}
+# Options of the other programs in the README: pip and LibCST.
+OTHERS_OPTIONS = {"--index-url", "--no-format", "--quiet"}
 
 
 def blocks(language: str) -> list[str]:
@@ -140,6 +140,15 @@ def test_every_code_named_exists() -> None:
     codes = [entry.code for entry in entries()]
     named = set(re.findall(r"SHD\d+", TEXT))
     assert [code for code in sorted(named) if not any(known.startswith(code) for known in codes)] == []
+
+
+def test_the_codemod_shown_for_libcst_edits_a_file(project: Path) -> None:
+    (line,) = block_with("sh", "libcst.tool").splitlines()
+    shutil.copy(project / "src" / "train.py", project)
+    command = [sys.executable, *shlex.split(line)[1:]]
+    done = subprocess.run(command, cwd=project, capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "DistributedSampler" not in (project / "train.py").read_text("utf-8")
 
 
 def test_the_settings_shown_are_read(tmp_path: Path) -> None:
