@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardfix.codemods._findings import lengths, refuse
+from shardfix.codemods._unused import Taken, unused_statements
 
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options, Tier
@@ -270,6 +271,11 @@ def _retell(site: Site) -> list[Edit]:
     return edits
 
 
+def _only_asks(site: Site, guard: ast.If) -> bool:
+    """Whether an ``if`` does one thing, and its test asks what the sampler is."""
+    return len(guard.body) == 1 and not guard.orelse and _asks_sampler(site, guard.test)
+
+
 def _asks_sampler(site: Site, test: ast.expr) -> bool:
     """Whether a guard asks what the sampler is: ``isinstance``, ``hasattr``, ``is not None`` on it."""
     flows = [site.sampler_flow(a) for a in site.arms if isinstance(a.node, ast.Call)]
@@ -298,79 +304,25 @@ def _prepared_name(site: Site, node: ast.AST) -> str:
     return ""
 
 
-def _dead_statements(removals: Sequence[_Removal]) -> tuple[list[Edit], list[set[int]]]:
-    """The sampler assignments that nothing reads once these removals are made, and which removals each needs."""
-    gone: set[ast.AST] = set()
-    for r in removals:
-        for arm in (*r.site.arms, *r.site.batch_arms):
-            gone.update(arm.node for _ in (0,))
-        for name in ("sampler", "batch_sampler"):
-            value = r.site.arguments.value(name)
-            if value is not None:
-                gone.update(ast.walk(value))
-        shuffle = r.site.arguments.value("shuffle")
-        if shuffle is not None and any(
-            isinstance(e, (SetKeyword, DropKeyword)) and e.name == "shuffle" for e in r.edits
-        ):
-            gone.update(ast.walk(shuffle))
-        module = r.site.module
-        for told in r.site.told:
-            statement: ast.AST = module.statement(told.call)
-            gone.update(ast.walk(statement))
-            outer = module.parents[statement]
-            while (
-                isinstance(outer, ast.If)
-                and len(outer.body) == 1
-                and not outer.orelse
-                and _asks_sampler(r.site, outer.test)
-            ):
-                gone.update(ast.walk(outer))
-                outer = module.parents[outer]
-    edits: list[Edit] = []
-    needs: list[set[int]] = []
-    done: set[ast.AST] = set()
-    dead: dict[ast.AST, set[int]] = {}
-    module = removals[0].site.module
-    changed = True
-    while changed:
-        changed = False
-        for i, r in enumerate(removals):
-            for d in r.definitions:
-                statement = d.statement
-                if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement in done:
-                    continue
-                if all(reader in gone for reader in _readers(module, statement)):
-                    done.add(statement)
-                    gone.update(ast.walk(statement))
-                    dead.setdefault(statement, set()).add(i)
-                    changed = True
-    for i, r in enumerate(removals):
-        for d in r.definitions:
-            if d.statement in dead:
-                dead[d.statement].add(i)
-    dropped = set(dead)
-    for statement, owners in dead.items():
+def _taken(removal: _Removal) -> Taken:
+    """The nodes that are gone once a removal is made: the sampler, what asks for it, and how it was told the epoch."""
+    site, module = removal.site, removal.site.module
+    nodes: set[ast.AST] = set()
+    for name in ("sampler", "batch_sampler", "shuffle"):
+        value = site.arguments.value(name)
+        edited = name != "shuffle" or any(
+            isinstance(e, (SetKeyword, DropKeyword)) and e.name == "shuffle" for e in removal.edits
+        )
+        if value is not None and edited:
+            nodes.update(ast.walk(value))
+    for told in site.told:
+        statement: ast.AST = module.statement(told.call)
+        nodes.update(ast.walk(statement))
         outer = module.parents[statement]
-        top: ast.AST = statement
-        while isinstance(outer, ast.If) and all(s in dropped for s in [*outer.body, *outer.orelse]):
-            for s in [*outer.body, *outer.orelse]:
-                owners |= dead.get(s, set())
-            dropped.add(outer)
-            dead_outer = outer
-            top = dead_outer
+        while isinstance(outer, ast.If) and _only_asks(site, outer):
+            nodes.update(ast.walk(outer))
             outer = module.parents[outer]
-        if isinstance(top, ast.stmt):
-            edits.append(DropStatement(module.path, module.source.span(top)))
-            needs.append(owners)
-    return edits, needs
-
-
-def _readers(module: Module, statement: ast.AST) -> list[ast.AST]:
-    found: list[ast.AST] = []
-    for d in module.bindings.definitions:
-        if d.statement is statement:
-            found.extend(module.bindings.readers(d))
-    return found
+    return Taken(frozenset(nodes), removal.definitions)
 
 
 def plan(sites: Sequence[Site], options: Options) -> Planned:
@@ -404,18 +356,24 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             findings.append((site.location, outcome))
         elif outcome is not None:
             right.append((site.location, outcome))
+    return Planned(tuple(_changes(removals)), tuple(findings), tuple(right))
+
+
+def _changes(removals: Sequence[_Removal]) -> list[Change]:
+    """One change for each removal; removals that share an unused statement are right only together."""
+    if not removals:
+        return []
+    module = removals[0].site.module
+    unused = unused_statements(module, [_taken(r) for r in removals])
+    groups = [frozenset((i,)) for i in range(len(removals))]
+    for item in unused:
+        joined = frozenset().union(*(g for g in groups if g & item.needs))
+        groups = [g for g in groups if not g & item.needs] + ([joined] if joined else [])
     changes: list[Change] = []
-    if removals:
-        dead, needs = _dead_statements(removals)
-        groups = [{i} for i in range(len(removals))]
-        for need in needs:
-            joined = set().union(*(g for g in groups if g & need)) if need else set()
-            groups = [g for g in groups if not g & need] + ([joined] if joined else [])
-        for group in sorted(groups, key=min):
-            members = [removals[i] for i in sorted(group)]
-            more = [e for e, need in zip(dead, needs, strict=True) if need & group]
-            changes.append(_joined(members, more))
-    return Planned(tuple(changes), tuple(findings), tuple(right))
+    for group in sorted(groups, key=min):
+        drops = [DropStatement(module.path, module.source.span(u.statement)) for u in unused if u.needs & group]
+        changes.append(_joined([removals[i] for i in sorted(group)], drops))
+    return changes
 
 
 def _joined(members: Sequence[_Removal], dead: Sequence[Edit]) -> Change:
