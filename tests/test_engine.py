@@ -228,7 +228,7 @@ def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_select_and_ignore(tmp_path: Path, asked: Asked, edited: bool) -> None:
     result = run(project(tmp_path, {"train.py": REDUNDANT}), asked)
     assert codes(result) == (["SHD101"] if edited else [])
-    assert verdicts(result) == (["edit"] if edited else ["right"])
+    assert verdicts(result) == (["edit"] if edited else ["kept"])
 
 
 def test_per_file_ignores(tmp_path: Path) -> None:
@@ -315,27 +315,57 @@ def test_cosmetic_changes_can_be_left_out(tmp_path: Path) -> None:
     assert codes(run(root, Asked(sanitizer="off", cosmetic=False, select=("SHD103",)))) == ["SHD103"]
 
 
+COMMENTED = (
+    "from accelerate import Accelerator\n"
+    "from torch.utils.data import DataLoader\n"
+    "\n"
+    "accelerator = Accelerator()\n"
+    "dataset = list(range(16))\n"
+    "loader = accelerator.prepare(DataLoader(dataset, batch_size=2))\n"
+    "for epoch in range(2):\n"
+    "    (\n"
+    "        loader  # prepared\n"
+    "        .sampler\n"
+    "    ).set_epoch(epoch)\n"
+    "    for batch in loader:\n"
+    "        pass\n"
+)
+
+
 def test_an_edit_that_fails_a_gate_leaves_the_file_and_is_reported(tmp_path: Path) -> None:
     """The receiver that would be replaced holds a comment, which must not be lost."""
-    commented = (
-        RIGHT.replace("for batch", "for epoch in range(2):\n    (\n        loader  # prepared\n        .sampler\n    )")
-        .replace("    ) in loader:", "    ).set_epoch(epoch)\n    for batch in loader:")
-        .replace("\n    pass\n", "\n        pass\n")
-    )
-    root = project(tmp_path, {"commented.py": commented, "train.py": REDUNDANT})
+    root = project(tmp_path, {"commented.py": COMMENTED, "train.py": REDUNDANT})
 
     result = run(root, write=True)
 
-    assert (root / "commented.py").read_text() == commented
+    assert (root / "commented.py").read_text() == COMMENTED
     assert (root / "train.py").read_text() == RIGHT
     assert codes(result) == ["SHD101"]
     ((change, why),) = result.dropped
-    assert (change.codes, str(change.site)) == (("SHD402",), "commented.py:6:10")
+    assert (change.codes, str(change.site)) == (("SHD402",), "commented.py:6:30")
     report = next(r for r in result.sites if r.location.path == "commented.py")
     assert report.verdict == "refused"
     assert [f.code for f in report.findings] == ["SHD918"]
     assert why in report.why
-    assert [p.where for p in result.problems] == ["commented.py:6:10"]
+    assert [p.where for p in result.problems] == ["commented.py:6:30"]
+
+
+def test_of_the_changes_of_a_file_only_the_one_that_fails_is_dropped(tmp_path: Path) -> None:
+    more = (
+        "other = list(range(8))\n"
+        "second = accelerator.prepare(DataLoader(other, sampler={sampler}))\n"
+        "for batch in second:\n"
+        "    pass\n"
+    )
+    imports = ("import DataLoader\n", "import DataLoader, SequentialSampler\n")
+    text = COMMENTED.replace(*imports) + more.format(sampler="SequentialSampler(other)")
+    root = project(tmp_path, {"train.py": text})
+
+    result = run(root, write=True)
+
+    assert (root / "train.py").read_text() == COMMENTED + more.replace(", sampler={sampler}", "")
+    assert codes(result) == ["SHD101"]
+    assert [change.codes for change, _ in result.dropped] == [("SHD402",)]
 
 
 def test_a_hazard_keeps_edits_away_whatever_is_selected(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def stage(reading: Reading, config: Config, vendored: str, without: frozenset[Lo
         texts, failed = _apply(reading, plan.changes)
         if not failed:
             after = reread(reading, texts)
-            failed = _second_run(reading, config, vendored, plan, texts, after)
+            failed = _second_run(reading, config, vendored, plan, texts, after, without)
             if not failed:
                 return Staged(plan, texts, _created(plan.changes), after, tuple(dropped))
         dropped.extend(failed)
@@ -97,16 +97,26 @@ def _try(reading: Reading, path: str, changes: Sequence[Change], texts: dict[str
 
 
 def _second_run(
-    reading: Reading, config: Config, vendored: str, plan: Plan, texts: dict[str, str], after: Project
+    reading: Reading,
+    config: Config,
+    vendored: str,
+    plan: Plan,
+    texts: dict[str, str],
+    after: Project,
+    without: frozenset[Location],
 ) -> list[tuple[Change, str]]:
-    """The changes in whose files a second run, with all facts made anew, would change something again."""
+    """The changes in whose files a second run, with all facts made anew, would change something again.
+
+    What was left alone on purpose would be planned again; its lines may have moved, so it is known by how it is written.,
+    """
     if not texts:
         return []
     try:
         again = make_plan(after, set(texts), config.options, packages=reading.packages, vendored=vendored)
     except ParseFailure as failure:
         return [(c, str(failure)) for c in plan.changes]
-    bad = {c.site.path: c for c in again.changes}
+    alone = {_written(plan, location) for location in without if location in plan.sites}
+    bad = {c.site.path: c for c in again.changes if not any(_written(again, s) in alone for s in c.sites)}
     failed: list[tuple[Change, str]] = []
     for change in plan.changes:
         path = change.site.path
@@ -115,6 +125,11 @@ def _second_run(
                 (change, f"a second run would change the file again ({bad[path].title}, line {bad[path].site.line})")
             )
     return failed
+
+
+def _written(plan: Plan, location: Location) -> tuple[str, str]:
+    site = plan.sites[location]
+    return location.path, site.module.source.source(site.call)
 
 
 def report_dropped(

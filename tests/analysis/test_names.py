@@ -116,6 +116,14 @@ def test_the_module_is_known_before_a_batch_variable_shadows_it() -> None:
         ),
         pytest.param(
             {
+                "scripts/common.py": "from torch.utils.data import DataLoader\n",
+                "scripts/train.py": "from common import DataLoader\nDataLoader(d)\n",
+            },
+            "scripts/train.py",
+            id="beside a script in a folder",
+        ),
+        pytest.param(
+            {
                 "pkg/__init__.py": "from .common import DataLoader\n",
                 "pkg/common.py": "from torch.utils.data import DataLoader as DataLoader\n",
                 "pkg/train.py": "from . import DataLoader\nDataLoader(d)\n",

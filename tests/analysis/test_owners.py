@@ -91,6 +91,11 @@ def test_a_result_that_is_thrown_away_is_unknown() -> None:
     assert found.owner == "unknown"
 
 
+def test_a_result_that_nothing_takes_is_unknown() -> None:
+    found = site(ACCELERATE + "accelerator.prepare(DataLoader(d))\n")
+    assert (found.owner, found.ownership.missing) == ("unknown", "the result of prepare() is not used")
+
+
 def test_prepared_on_one_path_only_is_unknown() -> None:
     found = site(ACCELERATE + "loader = DataLoader(d)\nif a:\n    loader = accelerator.prepare(loader)\n" + LOOP)
     assert found.owner == "unknown"
