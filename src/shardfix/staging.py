@@ -107,7 +107,7 @@ def _second_run(
 ) -> list[tuple[Change, str]]:
     """The changes in whose files a second run, with all facts made anew, would change something again.
 
-    What was left alone on purpose would be planned again; its lines may have moved, so it is known by how it is written.,
+    What was left alone on purpose would be planned again; its lines may have moved, so it is known by its text.
     """
     if not texts:
         return []
