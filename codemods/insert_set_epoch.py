@@ -10,6 +10,7 @@ from shardfix.codemods._findings import refuse
 from shardfix.analysis.epochs import EpochLoop, set_epoch_calls
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.module import Module
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
@@ -44,19 +45,45 @@ def tell_epoch(
         counter, renamed = _counter(site, loop)
         if counter is None:
             return "SHD910"
-        receiver = _receiver(site, loop, sampler, sampler_is_new)
-        if receiver is None:
+        sure = _runs_before(site.module, site.module.statement(site.call), loop.loop)
+        receiver = _receiver(site, loop, sampler if sure else "", sampler_is_new)
+        if receiver is None or not (sure or _always_loader(site, loop)):
             return "SHD909"
         test = ""
         if guard == "none" and receiver == sampler:
             test = f"if {receiver} is not None:"
-        elif guard:
+        elif guard or not sure:
             test = f"if isinstance({receiver}, {class_name}):"
         call = f"{receiver}.set_epoch({counter})"
         lines = (test, f"    {call}") if test else (call,)
         edits.extend(renamed)
         edits.append(InsertStatements(site.module.path, site.module.source.span(loop.loop), "body", lines))
     return edits
+
+
+def _runs_before(module: Module, statement: ast.stmt, loop: ast.stmt) -> bool:
+    """Whether a statement has run wherever a loop runs; a loader built in a branch may be another one in the loop."""
+    parent = module.parents[statement]
+    same = {ast.dump(n.test) for n in module.around(loop) if isinstance(n, ast.If)}
+    while isinstance(parent, (ast.With, ast.AsyncWith)) or (
+        isinstance(parent, ast.If) and statement in parent.body and (_is_main(parent) or ast.dump(parent.test) in same)
+    ):
+        statement, parent = parent, module.parents[parent]
+    if module.function(statement) is not module.function(loop):
+        return not isinstance(parent, (ast.If, ast.For, ast.While, ast.Try))
+    around = {loop, *module.around(loop)}
+    return any(s in around for s in module.block(statement))
+
+
+def _is_main(node: ast.If) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
+
+
+def _always_loader(site: Site, loop: EpochLoop) -> bool:
+    """Whether what the loop iterates is one of this file's DataLoaders on every path, so that it has a ``sampler``."""
+    calls = {s.call for s in site.siblings if s.kind == "torch"}
+    definitions = site.module.bindings.reaching(loop.use.value)
+    return all(d.value in calls or d.kind == "parameter" for d in definitions)
 
 
 def _counter(site: Site, loop: EpochLoop) -> tuple[str | None, list[Edit]]:
