@@ -192,6 +192,7 @@ RULE = Rule(
         "SHD503": "sharded evaluation that is not reduced",
     },
     tier="safe",
+    tiers={"SHD502": "report", "SHD503": "report"},
     why=(
         "Without a sampler each of W ranks evaluates every sample: W times the work. A DistributedSampler shuffles "
         "unless told shuffle=False, so files written in order are permuted. It pads: 7 samples on 2 ranks become 8 "

@@ -420,12 +420,11 @@ RULE = Rule(
         "SHD201": "sharded twice: DistributedSampler in a prepared loader",
     },
     tier="safe",
-    why=(
-        "accelerate's prepare() wraps the batch sampler of every map-style loader, whatever its sampler is (measured "
-        "on 0.5.1, 0.12, 0.20.3, 0.34.2 and 1.15). A Sequential- or RandomSampler there is redundant. A "
-        "DistributedSampler shards first and prepare() shards again: with 2 processes each epoch reads 8 + 8 of 16 "
-        "batches' worth, half of the data, the shards are disjoint and nothing warns."
-    ),
+    tiers={"SHD103": "cosmetic"},
+    why="accelerate's prepare() wraps the batch sampler of every map-style loader, whatever its sampler is (measured "
+    "on 0.5.1, 0.12, 0.20.3, 0.34.2 and 1.15). A Sequential- or RandomSampler there is redundant. A "
+    "DistributedSampler shards first and prepare() shards again: of 32 samples each of 2 ranks reads 8, half of the "
+    "data is never read, the shards are disjoint and nothing warns.",
     refuses=(
         "Where the sampler comes from elsewhere, draws from another dataset, shuffles on one path only, or a "
         "generator decides the order. Weighted, subset and other sampling with a meaning of its own stays: "

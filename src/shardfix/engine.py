@@ -87,6 +87,8 @@ def migrate(
         without: frozenset[Location] = frozenset()
         staged = stage(reading, config, vendored, without)
         gated = list(staged.dropped)
+        if write and staged.texts:
+            _may_write(config.root, [config.root / path for path in staged.texts], allow_dirty, allow_no_vcs)
         refuted: list[tuple[Change, str]] = []
         unproven: list[tuple[Change, str]] = []
         proofs: dict[str, Proof] = {}
@@ -128,7 +130,7 @@ def migrate(
         verification=verification,
     )
     if write and files:
-        _write(result, allow_dirty, allow_no_vcs)
+        _write(result)
         result = replace(result, written=True)
     return result
 
@@ -219,12 +221,14 @@ def _recover(root: Path) -> None:
         recover(root)
 
 
-def _write(result: RunResult, allow_dirty: bool, allow_no_vcs: bool) -> None:
-    from shardfix.sources.git import inside_git, is_tracked_dirty, untracked
-    from shardfix.sources.write import write_all
+def _may_write(root: Path, existing: Sequence[Path], allow_dirty: bool, allow_no_vcs: bool) -> None:
+    """See, before the proof is run, that the old files could be brought back.
 
-    root = result.root
-    existing = [root / f.path for f in result.files if f.before is not None]
+    Raises:
+        EngineError: they could not.
+    """
+    from shardfix.sources.git import inside_git, is_tracked_dirty, untracked
+
     if not inside_git(root):
         if not allow_no_vcs:
             raise EngineError(
@@ -238,6 +242,12 @@ def _write(result: RunResult, allow_dirty: bool, allow_no_vcs: bool) -> None:
             raise EngineError(
                 f"{names}: has changes that are not committed", "commit or stash them, or pass --allow-dirty"
             )
+
+
+def _write(result: RunResult) -> None:
+    from shardfix.sources.write import write_all
+
+    root = result.root
     write_all(
         {root / f.path: f.after for f in result.files},
         originals={root / f.path: f.before for f in result.files},

@@ -51,6 +51,7 @@ class _Outcome:
     findings: list[Finding] = field(default_factory=list)
     right: str = ""
     kept: str = ""
+    harmless: bool = False  # kept, but what stands is redundant only
 
 
 def sites_of(project: Project, paths: Collection[str], options: Options) -> dict[str, list[Site]]:
@@ -102,7 +103,9 @@ def make_plan(
         kept = _keep(module, mine, planned, comments, suppressions)
         changes.extend(kept)
         outcomes.update(mine)
-        notes.extend(Finding("SHD000", where, message) for where, message in comments.unknown)
+        notes.extend(
+            Finding("SHD929", where, message, remedy=REFUSALS["SHD929"].remedy) for where, message in comments.unknown
+        )
     everywhere = {loc: o.site for loc, o in outcomes.items()}
     if options.sanitizer != "off" and _chosen("SHD601", "add_sanitizer", options, path=""):
         guarded = frozenset(
@@ -132,7 +135,7 @@ def _everywhere(
     free = [
         o.site
         for loc, o in outcomes.items()
-        if loc not in settled and loc not in guarded and not o.findings and not o.kept
+        if loc not in settled and loc not in guarded and not o.findings and (o.harmless or not o.kept)
     ]
     return [c for c in standing(free, project, packages, options, vendored) if not without & set(c.sites)]
 
@@ -169,7 +172,8 @@ def _planned(
                 continue
             if not _chosen(change.codes[0], change.codemod, options, module.path):
                 for location in change.sites:
-                    outcomes[location].right = outcomes[location].right or f"{change.codes[0]} is not selected"
+                    outcomes[location].kept = f"{change.codes[0]} is not selected"
+                    outcomes[location].harmless = change.codes[0].startswith("SHD1")
                 continue
             refused = _against_target(outcomes[change.site].site, options)
             if refused is not None:

@@ -33,7 +33,7 @@ def test_every_site_problem_and_unread_path_is_named_in_every_text() -> None:
         assert "old.py:9  keep[SHD301] has nothing to suppress; remove it" in text, name
         assert "SHD710 local rank used as rank" in text, name
         assert (
-            "7 loaders in 6 files: 3 to edit, 1 right, 1 refused (SHD901 1), 1 not ours (lightning 1), 1 kept" in text
+            "7 loaders in 6 files: 3 to edit, 1 right, 1 refused (SHD901 1), 1 of other frameworks (lightning 1), 1 kept" in text
         )
 
 
@@ -44,7 +44,7 @@ def test_scan_of_one_loader() -> None:
         "    accelerate: loader = accelerator.prepare(loader)  (line 6)\n"
         "    edit: SHD201 remove the DistributedSampler: accelerate shards the loader again  [safe]\n"
         "\n"
-        "1 loader in 1 file: 1 to edit, 0 right, 0 refused, 0 not ours, 0 kept\n"
+        "1 loader in 1 file: 1 to edit, 0 right, 0 refused\n"
         "See the edits with `shardfix migrate --diff`, make them with `shardfix migrate`.\n"
     )
 

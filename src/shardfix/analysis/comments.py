@@ -64,9 +64,7 @@ def read_comments(module: Module) -> Comments:
         elif owner and owner["owner"] in get_args(Owner):
             owners[line] = owner["owner"]  # type: ignore[assignment]
         else:
-            unknown.append(
-                (location, f"`# shardfix: {word}` says nothing that is known; write keep[CODE] or owner=NAME")
-            )
+            unknown.append((location, f"`# shardfix: {word}` says nothing that is known"))
     return Comments(keeps, owners, tuple(unknown))
 
 

@@ -191,6 +191,12 @@ _ALL = (
         "run without --require-proof and review the edit by hand",
     ),
     Refusal(
+        "SHD929",
+        "a comment that says nothing known",
+        "A `# shardfix:` comment says neither keep[CODE] nor owner=NAME, so it settles nothing.",
+        "write `# shardfix: keep[SHD201] reason` or `# shardfix: owner=accelerate`",
+    ),
+    Refusal(
         "SHD926",
         "owned otherwise than the target",
         "The loader is owned by something else than `--target` names; a target never overrides a proven owner.",

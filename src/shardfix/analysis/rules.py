@@ -45,6 +45,7 @@ class Rule:
         command: the name under which it runs as a LibCST codemod command.
         codes: each code with its title.
         tier: how far its changes are applied without being asked for.
+        tiers: the codes whose tier is another.
         why: the measured facts that make it right, in a paragraph.
         refuses: when it leaves a site alone, in a paragraph.
         valid: programs that are left alone.
@@ -61,3 +62,8 @@ class Rule:
     plan: Callable[[Sequence[Site], Options], Planned]
     valid: tuple[Example, ...] = field(default=())
     invalid: tuple[Example, ...] = field(default=())
+    tiers: Mapping[str, Tier] = field(default_factory=dict)
+
+    def tier_of(self, code: str) -> Tier:
+        """The tier of one of the codes."""
+        return self.tiers.get(code, self.tier)

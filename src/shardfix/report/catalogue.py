@@ -24,7 +24,7 @@ class Entry:
 
     @property
     def tier(self) -> str:
-        return self.rule.tier if self.rule else "refusal"
+        return self.rule.tier_of(self.code) if self.rule else "refusal"
 
 
 def entries() -> tuple[Entry, ...]:

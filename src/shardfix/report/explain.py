@@ -48,7 +48,8 @@ def _refusal(page: Page, entry: Entry, width: int) -> None:
 
 
 def _rule(page: Page, rule: Rule, code: str, width: int) -> None:
-    page.line(f"By {rule.name}; tier {rule.tier}: {_TIERS[rule.tier]}.")
+    tier = rule.tier_of(code)
+    page.line(f"By {rule.name}; tier {tier}: {_TIERS[tier]}.")
     _part(page, "Why", rule.why, width)
     # An example without a code stands for all of its rule's.
     examples = [example for example in rule.invalid if not code or example.code in (code, "")]
@@ -58,7 +59,7 @@ def _rule(page: Page, rule: Rule, code: str, width: int) -> None:
     for example in rule.valid:
         if not code or example.code in (code, ""):
             page.line("  - ", example.why)
-    if code and rule.tier != "report":
+    if code and tier != "report":
         _part(page, "To keep a line as it is", f"# shardfix: keep[{code}] reason", width)
 
 

@@ -305,8 +305,10 @@ def counts(summary: Summary, *, written: bool = False) -> str:
     of = summary.verdicts
     parts = [f"{of.get('edit', 0)} {'edited' if written else 'to edit'}", f"{of.get('right', 0)} right"]
     parts.append(f"{of.get('refused', 0)} refused{_by(summary.refusals)}")
-    parts.append(f"{of.get('not-ours', 0)} not ours{_by(summary.owners_not_ours)}")
-    parts.append(f"{of.get('kept', 0)} kept")
+    if of.get("not-ours"):
+        parts.append(f"{of['not-ours']} of other frameworks{_by(summary.owners_not_ours)}")
+    if of.get("kept"):
+        parts.append(f"{of['kept']} kept")
     line = f"{number(summary.sites, 'loader')} in {number(summary.files, 'file')}: {', '.join(parts)}"
     tail = [
         (summary.shown_unsafe, f"{number(summary.shown_unsafe, 'change')} waiting for --unsafe"),
