@@ -11,6 +11,7 @@ from shardfix.codemods.insert_set_epoch import tell_epoch
 from shardfix.analysis.groups import group_at
 from shardfix.analysis.model import Finding
 from shardfix.analysis.module import Module
+from shardfix.analysis.processes import is_rank, is_world_size, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.sites import Site
 from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
@@ -35,22 +36,56 @@ def is_streaming(site: Site) -> bool:
     return False
 
 
-_BY_RANK = re.compile(r"split_dataset_by_node|split_by_node|\.shard\(|rank\s*::|\[rank\b|\[args\.(local_)?rank\b")
+_SPLITTERS = re.compile(r"split_dataset_by_node|split_by_node|\.shard\(")
 
 
 def split_by_hand(site: Site) -> bool:
-    """Whether the dataset expression, or what it is assigned from, is already split by rank."""
+    """Whether the data is already split by rank: the dataset, what it is assigned from, its class, or the batches."""
     module, dataset = site.module, site.dataset
     if dataset is None:
         return False
-    sources = [module.source.source(dataset)]
+    values: list[ast.AST] = [dataset]
     if isinstance(dataset, (ast.Name, ast.Attribute)):
-        sources += [
-            module.source.source(d.statement)
-            for d in module.bindings.reaching(dataset)
-            if isinstance(d.statement, ast.Assign)
-        ]
-    return any(_BY_RANK.search(s) for s in sources)
+        values += [d.value for d in module.bindings.reaching(dataset) if d.value is not None]
+    made = [module.class_definition(v.func) for v in values if isinstance(v, ast.Call)]
+    loops = [u.node for u in site.flow.of("iterate") if isinstance(u.node, (ast.For, ast.AsyncFor))]
+    return (
+        any(_SPLITTERS.search(module.source.source(v)) for v in values if isinstance(v, ast.expr))
+        or any(_takes_a_part(v) for v in values)
+        or any(_cuts_by_rank(n) for root in [*values, *made, *loops] if root is not None for n in ast.walk(root))
+    )
+
+
+def _takes_a_part(node: ast.AST) -> bool:
+    """``Stream(rank=get_rank(), world=get_world_size())``: who is told both may take a part."""
+    inner = [n for n in ast.walk(node) if isinstance(n, ast.expr)]
+    return any(is_rank(n) for n in inner) and any(is_world_size(n) for n in inner)
+
+
+def _cuts_by_rank(node: ast.AST) -> bool:
+    """``files[rank]``, ``files[rank::world_size]``, ``i % world_size == rank``."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+        by_rank = any(isinstance(n, ast.expr) and is_rank(n) for n in ast.walk(node.slice))
+        return by_rank and (isinstance(node.slice, ast.Slice) or _takes_a_part(node))
+    if isinstance(node, ast.Compare):
+        inner = [n for n in ast.walk(node) if isinstance(n, ast.expr)]
+        return any(is_rank(n) for n in inner) and any(
+            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and is_world_size(n.right) for n in inner
+        )
+    return False
+
+
+def one_process(site: Site) -> ast.expr | None:
+    """The condition because of which only one process builds a loader, or reads it wherever it is read."""
+    module = site.module
+    built = main_process_guard(module, site.call)
+    if built is not None:
+        return built
+    guards = [
+        next((g for node in (u.node, *u.calls) if (g := main_process_guard(module, node)) is not None), None)
+        for u in site.flow.of("iterate", "next")
+    ]
+    return guards[0] if guards and all(g is not None for g in guards) else None
 
 
 def sampler_name(site: Site) -> str | None:
@@ -94,6 +129,9 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         tell: whether ``set_epoch`` must be told (training); else it is where an epoch loop is seen.
     """
     module = site.module
+    guard = main_process_guard(module, site.call)
+    if guard is not None:
+        return refuse(site, "SHD905", evidence=(module.evidence(guard),))
     if is_streaming(site):
         return refuse(site, "SHD908")
     if split_by_hand(site):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from shardfix.codemods._findings import lengths, refuse
-from shardfix.codemods._sharding import shard
+from shardfix.codemods._sharding import one_process, shard
 from shardfix.codemods.insert_set_epoch import tell_epoch
 
 from shardfix.analysis.model import Change, Finding, Location, Options
@@ -29,18 +29,21 @@ def shuffle_of(site: Site) -> str:
     return site.module.source.source(value)
 
 
-def _unsharded(site: Site) -> Change | Finding | None:
+def _unsharded(site: Site) -> Change | Finding | str | None:
     if site.owner != "ddp":
         return None
     if site.kinds & {"distributed"}:
         return _both_given(site)
     if site.role != "train" or any(i.kind == "distributed" for b in site.batch_arms for i in b.inner):
         return None
+    module = site.module
+    guard = one_process(site)
+    if guard is not None:
+        return f"only one process trains on it (line {guard.lineno}), so it reads everything, as it should"
     if site.batch_arms or site.kinds & {"weighted", "custom"}:
         return refuse(site, "SHD915")
     if site.kinds & {"parameter", "unknown"}:
         return refuse(site, "SHD902")
-    module = site.module
     if not site.flow.of("iterate", "next", "argument"):
         return refuse(site, "SHD909", note="nothing in this file trains on the loader")
     if any(
@@ -105,15 +108,18 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     """Changes for the training loaders of one module that every rank reads whole."""
     changes: list[Change] = []
     findings: list[tuple[Location, Finding]] = []
+    right: list[tuple[Location, str]] = []
     for site in sites:
         if site.kind != "torch" or site.arguments.opaque:
             continue
         outcome = _unsharded(site)
         if isinstance(outcome, Change):
             changes.append(outcome)
-        elif outcome is not None:
+        elif isinstance(outcome, Finding):
             findings.append((site.location, outcome))
-    return Planned(tuple(changes), tuple(findings))
+        elif outcome is not None:
+            right.append((site.location, outcome))
+    return Planned(tuple(changes), tuple(findings), tuple(right))
 
 
 _DDP = (

@@ -33,8 +33,9 @@ def test_every_site_problem_and_unread_path_is_named_in_every_text() -> None:
         assert "old.py:9  keep[SHD301] has nothing to suppress; remove it" in text, name
         assert "SHD710 local rank used as rank" in text, name
         assert (
-            "7 loaders in 6 files: 3 to edit, 1 right, 1 refused (SHD901 1), 1 of other frameworks (lightning 1), 1 kept" in text
-        )
+            "7 loaders in 6 files: 3 to edit, 1 right, 1 refused (SHD901 1), "
+            "1 of other frameworks (lightning 1), 1 kept"
+        ) in text
 
 
 def test_scan_of_one_loader() -> None:

@@ -163,8 +163,9 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
                 return outer.test
         if isinstance(previous, ast.stmt):
             for earlier in _before(module, previous):
-                if isinstance(earlier, ast.If) and is_not_main_test(earlier.test) and _leaves(earlier.body):
-                    return earlier.test
+                if isinstance(earlier, ast.If) and _leaves(earlier.body):
+                    if is_not_main_test(earlier.test) or distributed_test(earlier.test) is True:
+                        return earlier.test
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if any(
                 name_of(d) in ("on_main_process", "rank_zero_only", "main_process_only") for d in outer.decorator_list
