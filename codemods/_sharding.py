@@ -52,7 +52,8 @@ def split_by_hand(site: Site) -> bool:
     return (
         any(_SPLITTERS.search(module.source.source(v)) for v in values if isinstance(v, ast.expr))
         or any(_takes_a_part(v) for v in values)
-        or any(_cuts_by_rank(n) for root in [*values, *made, *loops] if root is not None for n in ast.walk(root))
+        or any(_cuts_by_rank(n) for root in [*values, *made] if root is not None for n in ast.walk(root))
+        or any(_cuts_by_rank(n) and _of_batch(n, loop) for loop in loops for n in ast.walk(loop))
     )
 
 
@@ -73,6 +74,12 @@ def _cuts_by_rank(node: ast.AST) -> bool:
             isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and is_world_size(n.right) for n in inner
         )
     return False
+
+
+def _of_batch(node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether an expression reads what the loop binds, so not some gathered features."""
+    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(node))
 
 
 def one_process(site: Site) -> ast.expr | None:
