@@ -50,47 +50,51 @@ def import_root(project: Project, module: Module, packages: frozenset[str]) -> t
     return folder, VENDORED
 
 
-def _call(site: Site, module: Module) -> list[Edit]:
-    owner = site.owner
-    span = module.source.span(site.call)
+def _call(site: Site, edits: Sequence[Edit]) -> list[Edit]:
+    """The check itself: a statement behind the construction, or around the expression that returns or uses it."""
+    module = site.module
+    end = f', owner="{site.owner}")'
+    if site.owner == "hf-trainer":
+        # Only what prepare() gives back is sharded, so the check goes around the prepare() that this run puts in.
+        prepares = [e for e in edits if isinstance(e, WrapExpression) and e.before.endswith(".prepare(")]
+        return [WrapExpression(module.path, e.span, "sanitize(", end) for e in prepares]
     if site.form in ("name", "attribute", "subscript") and site.target is not None:
         statement = module.statement(site.call)
-        line = f'sanitize({module.source.source(site.target)}, owner="{owner}")'
+        line = f"sanitize({module.source.source(site.target)}{end}"
         return [InsertStatements(module.path, module.source.span(statement), "after", (line,))]
-    return [WrapExpression(module.path, span, "sanitize(", f', owner="{owner}")')]
+    return [WrapExpression(module.path, module.source.span(site.call), "sanitize(", end)]
 
 
 def sanitizer_edits(
-    site: Site, project: Project, packages: frozenset[str], options: Options, vendored: str
+    site: Site, project: Project, packages: frozenset[str], options: Options, vendored: str, edits: Sequence[Edit] = ()
 ) -> list[Edit]:
     """The edits that check one loader at run time; none where they could not be right.
 
     Args:
         vendored: the content of the file that ``--sanitizer-from vendor`` puts beside the program.
+        edits: those of the change that the check goes with.
     """
     module = site.module
     if site.owner not in _OWNERS or site.sanitized or site.kind != "torch":
         return []
     if site.shards_sometimes:
         return []  # a factory for training and evaluation: the check would stop the loader that is not to be sharded
-    if site.owner == "hf-trainer":
-        return []  # the check would stand inside the override's prepare(); the trainer's own state shards it
     if any(isinstance(n, (ast.Lambda, ast.GeneratorExp)) for n in module.around(site.call)):
         return []
     known = module.bindings.exit_of(module.tree).get("sanitize", frozenset())
     ours = any(d.kind == "import" and d.module.endswith((f"{VENDORED}.sanitize", "shardfix.sanitize")) for d in known)
     if not ours and any(d.key == "sanitize" for d in module.bindings.definitions):
         return []
-    edits = _call(site, module)
-    if ours:
-        return edits
+    made = _call(site, edits)
+    if ours or not made:
+        return made
     if options.sanitizer_from == "package":
-        edits.append(AddImport(module.path, "shardfix", "sanitize", below_imports(module)))
+        made.append(AddImport(module.path, "shardfix", "sanitize", below_imports(module)))
     else:
         folder, name = import_root(project, module, packages)
-        edits.append(AddImport(module.path, name, "sanitize", below_imports(module)))
-        edits.append(CreateFile(posixpath.join(folder, f"{VENDORED}.py"), vendored))
-    return edits
+        made.append(AddImport(module.path, name, "sanitize", below_imports(module)))
+        made.append(CreateFile(posixpath.join(folder, f"{VENDORED}.py"), vendored))
+    return made
 
 
 def extend(
@@ -114,7 +118,7 @@ def extend(
             for location in change.sites:
                 site = sites.get(location)
                 if site is not None and location not in guarded:
-                    extra.extend(sanitizer_edits(site, project, packages, options, vendored))
+                    extra.extend(sanitizer_edits(site, project, packages, options, vendored, change.edits))
         if extra:
             change = replace(change, edits=(*change.edits, *extra), codes=(*change.codes, "SHD601"))
         result.append(change)
