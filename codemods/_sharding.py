@@ -15,7 +15,7 @@ from shardfix.analysis.processes import is_rank, is_world_size, main_process_gua
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.sites import Site
 from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
-from shardfix.rewrite.edits import DropImport, Edit, InsertStatements, ReplaceExpression, SetKeyword
+from shardfix.rewrite.edits import DropImport, DropKeyword, Edit, InsertStatements, ReplaceExpression, SetKeyword
 
 _WIDTH = 119  # a longer line is broken at its arguments
 
@@ -229,19 +229,25 @@ def _keywords(site: Site, name: str, shuffle: str, *, optional: bool) -> list[Ed
     """``sampler=name`` in the call, and ``shuffle`` taken out, or left for one process."""
     module, path = site.module, site.module.path
     call = module.source.span(site.call)
-    existing = site.arguments.bound.get("shuffle")
+    existing, old = site.arguments.bound.get("shuffle"), site.arguments.bound.get("sampler")
+    position = old.position if old is not None else None  # of a sampler that is None
     given = existing is not None and not (isinstance(existing.value, ast.Constant) and existing.value.value is False)
-    edits: list[Edit] = []
-    if optional and given and existing is not None:
+    if existing is None:
+        return [SetKeyword(path, call, "sampler", name, positional=position)]
+    if optional and given:
         value = f"{name} is None" if shuffle == "True" else f"{module.source.source(existing.value)} and {name} is None"
-        edits.append(SetKeyword(path, call, "shuffle", f"({value})", positional=existing.position))
-        edits.append(SetKeyword(path, call, "sampler", name))
-    elif existing is not None and existing.position is not None:
-        edits.append(SetKeyword(path, call, "shuffle", "False", positional=existing.position))
-        edits.append(SetKeyword(path, call, "sampler", name))
-    else:
-        edits.append(SetKeyword(path, call, "sampler", name, replacing="shuffle" if existing is not None else None))
-    return edits
+        return [
+            SetKeyword(path, call, "shuffle", f"({value})", positional=existing.position),
+            SetKeyword(path, call, "sampler", name, positional=position),
+        ]
+    if existing.position is not None:
+        return [
+            SetKeyword(path, call, "shuffle", "False", positional=existing.position),
+            SetKeyword(path, call, "sampler", name, positional=position),
+        ]
+    if old is not None:
+        return [DropKeyword(path, call, "shuffle"), SetKeyword(path, call, "sampler", name)]
+    return [SetKeyword(path, call, "sampler", name, replacing="shuffle")]
 
 
 def _replace_sampler(

@@ -103,6 +103,8 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
     distributed = [a for a in site.arms if a.kind == "distributed"]
     if any(a.constant("num_replicas") == 1 for a in distributed):
         return "num_replicas=1 makes the sampler leave sharding to prepare()"
+    if any(site.arguments.bound[name].from_dict for name in ("sampler", "shuffle") if name in site.arguments.bound):
+        return refuse(site, "SHD903", note="they stand in a dict")
     module, dataset = site.module, site.dataset
     for arm in site.arms:
         if arm.kind == "none":
@@ -176,6 +178,9 @@ def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | N
         return refuse(site, "SHD907", evidence=(module.evidence(batch.node),))
     if arm.arguments is not None and arm.arguments.value("generator") is not None and not options.unsafe:
         return refuse(site, "SHD914")
+    bound = site.arguments.bound
+    if any(n in bound and not bound[n].keyword for n in ("batch_sampler", "batch_size", "shuffle", "drop_last")):
+        return refuse(site, "SHD903", note="batch_sampler and what replaces it must be keywords of the call")
     shuffle = _intended_shuffle(site, arm)
     call = module.source.span(site.call)
     edits: list[Edit] = [
@@ -212,7 +217,12 @@ def _loader_edits(site: Site, shuffle: str) -> list[Edit]:
     existing = site.arguments.bound.get("shuffle")
     sampler = site.arguments.bound["sampler"]
     edits: list[Edit] = []
-    if shuffle == "False":
+    if sampler.position is not None:
+        assert existing is not None  # shuffle stands before the sampler
+        if not (shuffle == "False" and _is_false(existing.value)):
+            edits.append(SetKeyword(path, call, "shuffle", shuffle, positional=existing.position))
+        edits.append(SetKeyword(path, call, "sampler", "None", positional=sampler.position))
+    elif shuffle == "False":
         edits.append(DropKeyword(path, call, "sampler"))
         if existing is not None and not _is_false(existing.value):
             if existing.keyword:
@@ -224,8 +234,6 @@ def _loader_edits(site: Site, shuffle: str) -> list[Edit]:
     else:
         edits.append(SetKeyword(path, call, "shuffle", shuffle, positional=existing.position))
         edits.append(DropKeyword(path, call, "sampler"))
-    if not sampler.keyword:
-        return []
     for name in _class_names(module, site.arms):
         edits.append(DropImport(path, name))
     return edits
