@@ -177,9 +177,27 @@ def test_a_reduction_before_the_evaluation_is_not_its_own() -> None:
             id="placed by index, summed",
         ),
         pytest.param(
-            "for b in val_loader:\n    p.append(model(b))\ndist.all_gather(o, p)\no = o[: len(val_set)]\n",
-            "o = o[: len(val_set)]",
-            id="cut at the dataset's length",
+            "for b in val_loader:\n    p.append(model(b))\ndist.all_gather(o, p)\n"
+            "p = [x for xs in zip(*o) for x in xs]\np = p[: len(val_set)]\n",
+            "p = p[: len(val_set)]",
+            id="laid in turn, cut at the dataset's length",
+        ),
+        pytest.param(
+            "for b in val_loader:\n    p.append(model(b))\ndist.all_gather(o, p)\n"
+            "p = torch.stack(o).transpose(0, 1).flatten()\np = p[: len(val_set)]\n",
+            "p = p[: len(val_set)]",
+            id="a transposed stack, cut",
+        ),
+        pytest.param(
+            "for b in val_loader:\n    p.append(model(b))\ndist.all_gather(o, p)\np = torch.cat(o)[: len(val_set)]\n",
+            "",
+            id="joined rank by rank, cut",
+        ),
+        pytest.param(
+            "for idx, b in enumerate(val_loader):\n    hits[idx] = model(b)\n"
+            "dist.all_reduce(hits, op=dist.ReduceOp.MAX)\n",
+            "",
+            id="placed by position in the loader",
         ),
         pytest.param("for b in val_loader:\n    n += 1\ndist.all_reduce(n)\n", "", id="summed"),
         pytest.param(

@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from shardfix.analysis.epochs import is_enumerated
 from shardfix.analysis.flow import Flow, last_name
 from shardfix.analysis.model import Evidence, Role
 from shardfix.analysis.module import Module
@@ -284,7 +285,11 @@ def _gathers(module: Module, function: ast.AST) -> Evidence | None:
 
 def _exact(module: Module, function: ast.AST) -> Evidence | None:
     """Why padding can't reach the metric: results scattered by sample index and combined by MAX, duplicates cut off
-    at the dataset's length after a gather, or ``gather_for_metrics``."""
+    at the dataset's length after a gather that is interleaved, or ``gather_for_metrics``.
+
+    A DistributedSampler deals samples out in turn: only where the ranks' results are laid in turn again is the padding
+    at the end. In results joined rank by rank it stands inside, and the order is not the dataset's.
+    """
     body: list[ast.stmt] = getattr(function, "body", [])
     scattered: ast.AST | None = None
     gathered = False
@@ -293,16 +298,21 @@ def _exact(module: Module, function: ast.AST) -> Evidence | None:
         if name == "gather_for_metrics":
             return module.evidence(call)
         placed = name in ("index_copy_", "index_put_", "scatter_") and gathered
-        if placed and any(_INDEX.search(n.id) for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)):
+        if placed and any(_is_sample_index(module, n) for a in call.args for n in ast.walk(a)):
             return module.evidence(call)
         gathered = gathered or name in ("all_gather", "gather", "all_gather_object", "all_gather_into_tensor")
     for s in body if isinstance(body, list) else []:
         for node in ast.walk(s):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 index = node.targets[0].slice
-                if any(isinstance(n, ast.Name) and _INDEX.search(n.id) for n in ast.walk(index)):
+                if any(_is_sample_index(module, n) for n in ast.walk(index)):
                     scattered = node
-            if gathered and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            if (
+                gathered
+                and _interleaved(body)
+                and isinstance(node, ast.Subscript)
+                and isinstance(node.slice, ast.Slice)
+            ):
                 upper = node.slice.upper
                 if isinstance(upper, ast.Call) and last_name(upper.func) == "len" and node.slice.lower is None:
                     source = module.source.source(upper)
@@ -317,6 +327,33 @@ def _exact(module: Module, function: ast.AST) -> Evidence | None:
             ):
                 return module.evidence(scattered)
     return None
+
+
+def _is_sample_index(module: Module, node: ast.AST) -> bool:
+    """A name that says index, and not the position that ``enumerate`` counts."""
+    if not (isinstance(node, ast.Name) and _INDEX.search(node.id)):
+        return False
+    return not any(
+        d.kind == "loop" and d.index == 0 and d.value is not None and is_enumerated(module, d.value)
+        for d in module.bindings.reaching(node)
+    )
+
+
+def _interleaved(body: list[ast.stmt]) -> bool:
+    """Whether results of several ranks are laid in turn: ``zip(*parts)``, a transposed stack, ``all[rank::world]``."""
+    for node in (n for s in body for n in ast.walk(s)):
+        if isinstance(node, ast.Call):
+            name = last_name(node.func)
+            if name in ("zip", "zip_longest") and any(isinstance(a, ast.Starred) for a in node.args):
+                return True
+            if name in ("transpose", "permute", "swapaxes", "t"):
+                return True
+        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+            return True
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.step is not None:
+            if isinstance(node.ctx, ast.Store):
+                return True
+    return False
 
 
 def _positional(module: Module, loop: ast.AST) -> Evidence | None:
