@@ -80,7 +80,7 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         "up to W-1 samples are counted twice in the reduced metric: the sampler repeats samples so that the ranks "
         "are even",
         (evidence, found.reduction),
-        "cut the gathered results at len(dataset), or place them by sample index",
+        "lay the gathered results in turn and cut them at len(dataset), or place them by index",
     )
 
 

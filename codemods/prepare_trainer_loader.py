@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from shardfix.codemods import remove_redundant_sampler
 from shardfix.codemods._findings import refuse
 
 from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.owners import Ownership
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import Edit, WrapExpression
@@ -16,7 +18,7 @@ from shardfix.rewrite.edits import Edit, WrapExpression
 _OWN_SAMPLERS = ("_get_train_sampler", "_get_eval_sampler", "get_train_sampler", "get_eval_sampler")
 
 
-def _override(site: Site) -> Change | Finding | str | None:
+def _override(site: Site, options: Options) -> Change | Finding | str | None:
     if site.owner != "hf-trainer":
         return None
     if isinstance(site.dataset, (ast.List, ast.Tuple)) and not site.dataset.elts:
@@ -44,19 +46,27 @@ def _override(site: Site) -> Change | Finding | str | None:
                 edits.append(WrapExpression(module.path, module.source.span(alias), "self.accelerator.prepare(", ")"))
     if not edits:
         return refuse(site, "SHD901", note="the override does not return the loader directly")
+    redundant = _redundant(site, options)
     return Change(
         site.location,
         "prepare_trainer_loader",
-        ("SHD304",),
+        ("SHD304", *(code for change in redundant for code in change.codes)),
         "safe",
         "let the trainer's Accelerator shard the loader",
-        tuple(edits),
+        (*edits, *(edit for change in redundant for edit in change.edits)),
         consequences=(
             "with W processes each rank reads its own share and makes 1/W of the steps; until now each read everything",
             "the trainer moves prepared batches to the device as before",
         ),
         evidence=site.owner_evidence,
     )
+
+
+def _redundant(site: Site, options: Options) -> tuple[Change, ...]:
+    """What is to be taken off the loader once it is prepared, as from any other prepared loader."""
+    prepared = Site(site.module, site.call, site.kind, site.regimes, options, told_owner=Ownership("accelerate"))
+    prepared.siblings = [prepared]
+    return remove_redundant_sampler.plan([prepared], options).changes
 
 
 def plan(sites: Sequence[Site], options: Options) -> Planned:
@@ -67,7 +77,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     for site in sites:
         if site.kind != "torch":
             continue
-        outcome = _override(site)
+        outcome = _override(site, options)
         if isinstance(outcome, Change):
             changes.append(outcome)
         elif isinstance(outcome, Finding):
@@ -114,6 +124,17 @@ RULE = Rule(
         Example(
             "a plain loader returned",
             _TRAINER.format(returned="return DataLoader(self.train_dataset, batch_size=8, shuffle=True)"),
+            _TRAINER.format(
+                returned="return self.accelerator.prepare(DataLoader(self.train_dataset, batch_size=8, shuffle=True))"
+            ),
+            code="SHD304",
+        ),
+        Example(
+            "a sampler that prepare() makes redundant goes too",
+            _TRAINER.format(
+                returned="sampler = RandomSampler(self.train_dataset)\n"
+                "        return DataLoader(self.train_dataset, batch_size=8, sampler=sampler)"
+            ).replace("import DataLoader", "import DataLoader, RandomSampler"),
             _TRAINER.format(
                 returned="return self.accelerator.prepare(DataLoader(self.train_dataset, batch_size=8, shuffle=True))"
             ),

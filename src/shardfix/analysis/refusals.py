@@ -61,8 +61,8 @@ _ALL = (
         "padding would reach the metric",
         "DistributedSampler repeats up to world size - 1 samples so that the ranks are even; the reduced metric "
         "would count them twice.",
-        "cut the gathered results at len(dataset), or place them by sample index; `--unsafe` shards the loader all "
-        "the same",
+        "lay the gathered results in turn and cut them at len(dataset), or place them by index; `--unsafe` shards the "
+        "loader all the same",
     ),
     Refusal(
         "SHD907",
