@@ -45,8 +45,12 @@ def tell_epoch(
         counter, renamed = _counter(site, loop)
         if counter is None:
             return "SHD910"
-        sure = _runs_before(site.module, site.module.statement(site.call), loop.loop)
-        receiver = _receiver(site, loop, sampler if sure else "", sampler_is_new)
+        module, function = site.module, site.module.function(loop.loop)
+        sure = _runs_before(module, module.statement(site.call), loop.loop)
+        # A parameter may be another loader in another call, so there the sampler is the loader's, not a variable's.
+        handed = any(module.called_function(call) is function for call in loop.use.calls)
+        receiver = _receiver(site, loop, sampler if sure and not handed else "", sampler_is_new)
+        sure = sure and not (handed and function is not None and len(module.callers(function)) > 1)
         if receiver is None or not (sure or _always_loader(site, loop)):
             return "SHD909"
         test = ""
@@ -57,7 +61,7 @@ def tell_epoch(
         call = f"{receiver}.set_epoch({counter})"
         lines = (test, f"    {call}") if test else (call,)
         edits.extend(renamed)
-        edits.append(InsertStatements(site.module.path, site.module.source.span(loop.loop), "body", lines))
+        edits.append(InsertStatements(module.path, module.source.span(loop.loop), "body", lines))
     return edits
 
 

@@ -199,3 +199,29 @@ def test_batches_that_are_split_by_rank(body: str, code: str) -> None:
     )
     assert [f.code for r in plan(text).reports for f in r.findings] == ([code] if code else [])
     assert bool(plan(text).changes) is not bool(code)
+
+
+FUNCTION = (
+    "def train(loader, model):\n"
+    "    for epoch in range(3):\n"
+    "{told}"
+    "        for batch in loader:\n"
+    "            model(batch).backward()\n"
+    "\n"
+    "\n"
+    "dist.init_process_group()\n"
+    "train_sampler = DistributedSampler(train_set)\n"
+    "train_loader = DataLoader(train_set, sampler=train_sampler)\n"
+    "train(train_loader, model)\n"
+)
+
+
+def test_a_function_tells_the_sampler_of_the_loader_that_it_is_given() -> None:
+    told = "        loader.sampler.set_epoch(epoch)\n"
+    assert after(HEAD + FUNCTION.format(told="")) == HEAD + FUNCTION.format(told=told)
+
+
+def test_a_function_that_is_given_other_loaders_too_asks_first() -> None:
+    told = "        if isinstance(loader.sampler, DistributedSampler):\n            loader.sampler.set_epoch(epoch)\n"
+    more = "train(model.own_loader, model)\n"
+    assert after(HEAD + FUNCTION.format(told="") + more) == HEAD + FUNCTION.format(told=told) + more
