@@ -131,6 +131,9 @@ def standing(
     """Changes that only add the check, for loaders that are right as they are (``--sanitizer all``)."""
     changes: list[Change] = []
     for site in sites:
+        arms = [*site.arms, *(inner for batch in site.batch_arms for inner in batch.inner)]
+        if site.owner == "ddp" and all(arm.kind != "distributed" for arm in arms):
+            continue  # it is right because one process reads it, of which the check on every rank knows nothing
         edits = sanitizer_edits(site, project, packages, options, vendored)
         if edits:
             changes.append(

@@ -423,6 +423,14 @@ def test_the_sanitizer_can_stand_at_every_right_loader(tmp_path: Path) -> None:
     assert run(root, Asked(sanitizer="all"), write=True, allow_dirty=True).files == ()
 
 
+def test_the_sanitizer_does_not_stop_what_one_process_reads(tmp_path: Path) -> None:
+    """Every rank builds the plain loader and would check it, but only rank 0 reads it, which is right."""
+    guarded = DDP_EVAL.replace("for batch", "if dist.get_rank() == 0:\n  for batch")
+    root = project(tmp_path, {"train.py": guarded})
+    result = run(root, Asked(sanitizer="all"))
+    assert (verdicts(result), result.files) == (["right"], ())
+
+
 def test_the_options_of_a_project_stand_in_its_settings(tmp_path: Path) -> None:
     root = project(tmp_path, {"pyproject.toml": '[tool.shardfix]\nsanitizer = "off"\n', "train.py": REDUNDANT})
     assert load(root).options == Options(sanitizer="off")
