@@ -206,8 +206,8 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
             return replaced
         name = replaced[0]
         edits.extend(replaced[1])
-    guard = ("none" if arm is None else "kind") if condition else ""
-    told = tell_epoch(site, name, guard, class_name, sampler_is_new=arm is None)
+    ask = ("none" if arm is None else "kind") if condition else ""
+    told = tell_epoch(site, name, ask, class_name, sampler_is_new=arm is None)
     if isinstance(told, str):
         if tell and not site.read_once:
             return refuse(site, told)

@@ -34,6 +34,17 @@ def _reads_rank(node: ast.AST) -> bool:
 
 def _prepared_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
+    pin = site.options.old_accelerate
+    shuffle = site.arguments.value("shuffle")
+    ordered = not site.arms and not site.batch_arms and (shuffle is None or _is_false(shuffle))
+    if pin is not None and not ordered:
+        yield Finding(
+            "SHD709",
+            where,
+            f"the project asks for {pin.text}: before 0.30 the ranks of a shuffled loader overlap, or repeat one order",
+            (pin, *site.owner_evidence),
+            "ask for accelerate>=0.30",
+        )
     for arm in (*site.arms, *site.batch_arms):
         if arm.kind != "custom" or not isinstance(arm.node, ast.Call):
             continue
@@ -85,6 +96,10 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
     yield from _streams(site)
     yield from _gathered(site)
     yield from _schedules(site)
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _streams(site: Site) -> Iterator[Finding]:
@@ -282,6 +297,7 @@ RULE = Rule(
         "SHD706": "distributed sampler in a main-process evaluation",
         "SHD707": "gather() counts repeated samples",
         "SHD708": "dataset.set_epoch with persistent workers",
+        "SHD709": "accelerate below 0.30",
         "SHD710": "sampler built before the process group",
         "SHD711": "stream that nobody splits",
         "SHD712": "batch_size=None in a prepared loader",

@@ -41,7 +41,7 @@ def scan(paths: Sequence[Path], *, config: Config) -> RunResult:
     """
     with _without_collector():
         reading = read_project(paths, config)
-        plan = make_plan(reading.project, reading.chosen, config.options, packages=reading.packages)
+        plan = make_plan(reading.project, reading.chosen, reading.options, packages=reading.packages)
     return replace(
         _base(config, reading),
         sites=plan.reports,
@@ -85,7 +85,7 @@ def migrate(
         reading = read_project(paths, config)
         vendored = _vendored()
         without: frozenset[Location] = frozenset()
-        staged = stage(reading, config, vendored, without)
+        staged = stage(reading, vendored, without)
         gated = list(staged.dropped)
         if write and staged.texts:
             _may_write(config.root, [config.root / path for path in staged.texts], allow_dirty, allow_no_vcs)
@@ -107,7 +107,7 @@ def migrate(
                 refuted.extend(wrong)
                 unproven.extend(missing)
                 without |= {loc for c, _ in (*wrong, *missing, *gated) for loc in c.sites}
-                staged = stage(reading, config, vendored, without)
+                staged = stage(reading, vendored, without)
                 gated.extend(staged.dropped)
         finally:
             if verifier is not None:
@@ -147,7 +147,7 @@ def verify(
 
     with _without_collector():
         reading = read_project(paths, config)
-        plan = make_plan(reading.project, reading.chosen, config.options, packages=reading.packages)
+        plan = make_plan(reading.project, reading.chosen, reading.options, packages=reading.packages)
         verifier, _ = open_verifier("yes", python, nproc, timeout)
         assert verifier is not None
         try:

@@ -66,8 +66,9 @@ def _transform(rule: Rule, tree: libcst.Module, filename: str | None) -> tuple[l
     except (SourceError, ParseFailure) as error:
         return tree, [str(error)]
     chosen = frozenset((path,))
-    reading = Reading(link({path: module}), chosen, {path: data}, {path: source}, frozenset(), (), (), 1)
-    staged = stage(reading, config, "", frozenset())
+    project = link({path: module})
+    reading = Reading(project, chosen, {path: data}, {path: source}, frozenset(), config.options, (), (), 1)
+    staged = stage(reading, "", frozenset())
     warnings = _warnings(rule, staged, config.options)
     text = staged.texts.get(path, source.text)
     if text == source.text:

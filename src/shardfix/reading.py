@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shardfix.analysis.model import Evidence, Location, Options
 from shardfix.analysis.module import Module, ParseFailure, parse
 from shardfix.analysis.project import Project, link
 from shardfix.analysis.sites import loader_subclasses
@@ -33,6 +35,11 @@ NEEDLES = (
 _MARK = b"`shardfix migrate` copies this one file"  # in the run-time check that is put beside a program
 
 
+_REQUIREMENTS = ("requirements*.txt", "requirements/*.txt", "pyproject.toml", "setup.cfg", "environment*.y*ml")
+_PIN = re.compile(r"""^[\s\-"'\[]*accelerate(?:\[[^\]]*\])?\s*(?P<how>===?|~=|<=?)\s*(?P<version>\d+(?:\.\d+)*)""")
+_FLOOR = (0, 30)  # 0.25 to 0.29 overlap unless all ranks are seeded alike, earlier ones repeat their order
+
+
 @dataclass(frozen=True)
 class Reading:
     """A project as read: bytes and decoded text of every file that matters, by project-relative path."""
@@ -42,6 +49,7 @@ class Reading:
     data: dict[str, bytes]
     texts: dict[str, SourceText]
     packages: frozenset[str]
+    options: Options
     problems: tuple[Problem, ...]
     skipped: tuple[tuple[str, str], ...]
     scanned_files: int
@@ -95,8 +103,34 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
     skipped = tuple((relative(p, root), reason) for p, reason in named.skipped)
     notes = tuple((relative(root, root), note) for note in named.notes)
     return Reading(
-        link(modules), frozenset(chosen), data, texts, packages, tuple(problems), (*skipped, *notes), len(chosen)
+        link(modules),
+        frozenset(chosen),
+        data,
+        texts,
+        packages,
+        replace(config.options, old_accelerate=old_accelerate(root)),
+        tuple(problems),
+        (*skipped, *notes),
+        len(chosen),
     )
+
+
+def old_accelerate(root: Path) -> Evidence | None:
+    """The line of the project's requirements that asks for an accelerate below 0.30."""
+    for pattern in _REQUIREMENTS:
+        for place in sorted(root.glob(pattern)):
+            try:
+                lines = place.read_text("utf-8", "replace").splitlines()
+            except OSError:
+                continue
+            for number, line in enumerate(lines, 1):
+                pin = _PIN.match(line)
+                if pin is None:
+                    continue
+                version = tuple(map(int, pin["version"].split(".")))[:2]
+                if version < _FLOOR or (pin["how"] == "<" and version <= _FLOOR):
+                    return Evidence(Location(relative(place, root), number, 1), line.strip())
+    return None
 
 
 def reread(reading: Reading, results: dict[str, str]) -> Project:

@@ -9,7 +9,6 @@ from shardfix.analysis.model import Change, Finding, Location, SiteReport
 from shardfix.analysis.module import ParseFailure
 from shardfix.analysis.project import Project
 from shardfix.analysis.refusals import REFUSALS
-from shardfix.config import Config
 from shardfix.planning import Plan, make_plan
 from shardfix.reading import Reading, reread
 from shardfix.rewrite.applier import EditError, apply
@@ -30,14 +29,14 @@ class Staged:
     dropped: tuple[tuple[Change, str], ...]
 
 
-def stage(reading: Reading, config: Config, vendored: str, without: frozenset[Location]) -> Staged:
+def stage(reading: Reading, vendored: str, without: frozenset[Location]) -> Staged:
     """Plan and apply; a change that fails a gate is dropped and the rest is planned again without it."""
     dropped: list[tuple[Change, str]] = []
     for _ in range(_ROUNDS):
         plan = make_plan(
             reading.project,
             reading.chosen,
-            config.options,
+            reading.options,
             packages=reading.packages,
             vendored=vendored,
             without=without,
@@ -45,12 +44,12 @@ def stage(reading: Reading, config: Config, vendored: str, without: frozenset[Lo
         texts, failed = _apply(reading, plan.changes)
         if not failed:
             after = reread(reading, texts)
-            failed = _second_run(reading, config, vendored, plan, texts, after, without)
+            failed = _second_run(reading, vendored, plan, texts, after, without)
             if not failed:
                 return Staged(plan, texts, _created(plan.changes), after, tuple(dropped))
         dropped.extend(failed)
         without |= {location for c, _ in failed for location in c.sites}
-    plan = make_plan(reading.project, (), config.options)
+    plan = make_plan(reading.project, (), reading.options)
     return Staged(plan, {}, {}, reading.project, tuple(dropped))
 
 
@@ -98,7 +97,6 @@ def _try(reading: Reading, path: str, changes: Sequence[Change], texts: dict[str
 
 def _second_run(
     reading: Reading,
-    config: Config,
     vendored: str,
     plan: Plan,
     texts: dict[str, str],
@@ -112,7 +110,7 @@ def _second_run(
     if not texts:
         return []
     try:
-        again = make_plan(after, set(texts), config.options, packages=reading.packages, vendored=vendored)
+        again = make_plan(after, set(texts), reading.options, packages=reading.packages, vendored=vendored)
     except ParseFailure as failure:
         return [(c, str(failure)) for c in plan.changes]
     alone = {_written(plan, location) for location in without if location in plan.sites}

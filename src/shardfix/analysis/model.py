@@ -117,3 +117,4 @@ class Options:
     eval_set_epoch: bool = True
     prepare_functions: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
+    old_accelerate: Evidence | None = None  # where the project asks for an accelerate below 0.30
