@@ -88,6 +88,23 @@ def test_a_sampler_is_put_into_the_call(before: str, after: str) -> None:
     assert call(DDP.format(f"loader = {before}")) == after
 
 
+def test_a_sampler_made_in_the_call_is_chosen_by_the_project_s_own_condition() -> None:
+    text = (
+        "import torch.distributed as dist\n"
+        "from torch.utils.data import DataLoader, RandomSampler\n"
+        "from torch.utils.data.distributed import DistributedSampler\n"
+        "def main(args, ds):\n"
+        "    if args.distributed:\n"
+        "        dist.init_process_group()\n"
+        "    loader = DataLoader(ds, sampler=RandomSampler(ds))\n"
+        "    for epoch in range(3):\n"
+        "        for batch in loader:\n"
+        "            model(batch).backward()\n"
+    )
+    sampler = "(DistributedSampler(ds, shuffle=True) if args.distributed else RandomSampler(ds))"
+    assert call(text).strip() == f"loader = DataLoader(ds, sampler={sampler})"
+
+
 @pytest.mark.parametrize(
     "made",
     [

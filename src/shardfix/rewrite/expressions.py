@@ -97,7 +97,11 @@ def _render(layout: Layout, place: _Place) -> str:
 
 def check_brackets(layout: Layout, edits: Sequence[ReplaceExpression]) -> None:
     """See that every new expression is one in its new place too (``a or b`` behind ``not`` is not)."""
-    loose = [edit for edit in edits if (node := _parsed(edit.source)) and not isinstance(node, _ATOMS)]
+    loose = [
+        edit
+        for edit in edits
+        if (node := _parsed(edit.source)) and not isinstance(node, _ATOMS) and not _is_bracketed(edit.source)
+    ]
     if not loose:
         return
     loose.sort(key=lambda edit: edit.span)
@@ -119,6 +123,12 @@ def check_brackets(layout: Layout, edits: Sequence[ReplaceExpression]) -> None:
             wanted.pop(Span(result.offset(new.lineno, new.col_offset), end), None)
     for edit in wanted.values():
         layout.fail(edit.span.start, "the new expression needs brackets here")
+
+
+def _is_bracketed(expression: str) -> bool:
+    """Whether one pair of brackets stands around the whole expression: ``(a if b else c)``, not ``(a) + (b)``."""
+    text = expression.strip()
+    return text.startswith("(") and text.endswith(")") and _parsed(text[1:-1]) is not None
 
 
 def _parsed(expression: str) -> ast.expr | None:
