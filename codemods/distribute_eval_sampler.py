@@ -121,9 +121,11 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         )
     elif found.exact is None:
         code, reason = "SHD906", "up to W-1 samples are counted twice: padding reaches the reduced metric"
+    elif any((site.module.function(u.node) or site.module.tree) in found.functions for u in site.flow.of("length")):
+        code, reason = "SHD906", "len(loader), read where the metric is made, becomes one rank's number of batches"
     if reason and not options.unsafe:
         evidence = (found.reduction,) if found.reduction is not None else ()
-        return refuse(site, code, evidence=evidence)
+        return refuse(site, code, note=reason if found.exact is not None else "", evidence=evidence)
     edits = shard(site, shuffle="False", tell=False)
     if isinstance(edits, Finding):
         return edits
@@ -217,6 +219,37 @@ RULE = Rule(
             "    with torch.no_grad():\n"
             "        for batch in val_loader:\n"
             "            print(batch)\n",
+        ),
+        Example(
+            "a loss scattered by sample index may be negative, and MAX would lose it",
+            "import torch\n"
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "val_loader = DataLoader(list(enumerate(range(8))), batch_size=2)\n"
+            "losses = torch.zeros(8)\n"
+            "with torch.no_grad():\n"
+            "    for index, batch in val_loader:\n"
+            "        losses[index] = -batch.float()\n"
+            "dist.all_reduce(losses, op=dist.ReduceOp.MAX)\n",
+            code="SHD906",
+        ),
+        Example(
+            "len(loader) divides the metric, and it is shorter on each rank once sharded",
+            "import torch\n"
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "val_loader = DataLoader(list(enumerate(range(8))), batch_size=1)\n"
+            "hits = torch.zeros(8)\n"
+            "with torch.no_grad():\n"
+            "    for index, label in val_loader:\n"
+            "        hits[index] = (label == index).float()\n"
+            "dist.all_reduce(hits, op=dist.ReduceOp.MAX)\n"
+            "accuracy = hits.sum() / len(val_loader)\n",
+            code="SHD906",
         ),
         Example(
             "nothing reduces the metric",

@@ -144,7 +144,7 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     if not distributed or site.owner != "ddp":
         return None
     if site.told:
-        return "its sampler is told the epoch"
+        return _told_in_vain(site) or "its sampler is told the epoch"
     if site.role == "eval" and any(a.constant("shuffle") is None for a in distributed):
         return None  # distribute_eval_sampler settles it
     module = site.module
@@ -183,6 +183,28 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
             "visits per rank, steps and batch size stay as they are",
         ),
         evidence=tuple(module.evidence(a.node) for a in distributed),
+    )
+
+
+def _told_in_vain(site: Site) -> Finding | None:
+    """A sampler that is told one number for good: a constant, or a call outside of the loop beside it."""
+    module = site.module
+    loops = [loop.loop for loop in site.epoch_loops.loops]
+    functions = {module.function(loop) for loop in loops}
+    vain = [
+        t
+        for t in site.told
+        if isinstance(t.argument, ast.Constant)
+        or (module.function(t.call) in functions and not any(n in loops for n in module.around(t.call)))
+    ]
+    if not loops or len(vain) < len(site.told):
+        return None
+    return Finding(
+        "SHD403",
+        site.location,
+        "set_epoch is told one number for all epochs, so every epoch repeats the order of the first",
+        (module.evidence(vain[0].call), module.evidence(loops[0])),
+        "call it first in the loop over epochs, with the loop's counter",
     )
 
 
@@ -240,8 +262,13 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
 RULE = Rule(
     name="insert_set_epoch",
     command="InsertSetEpoch",
-    codes={"SHD401": "every epoch repeats one order", "SHD402": "set_epoch on a prepared loader's placeholder sampler"},
+    codes={
+        "SHD401": "every epoch repeats one order",
+        "SHD402": "set_epoch on a prepared loader's placeholder sampler",
+        "SHD403": "set_epoch told one number for all epochs",
+    },
     tier="safe",
+    tiers={"SHD403": "report"},
     why=(
         "DistributedSampler draws its permutation from seed + epoch. Nobody tells it the epoch but set_epoch, so "
         "without the call epoch 1 has exactly epoch 0's order on every rank (torch 2.13, two gloo ranks). After "
@@ -284,6 +311,23 @@ RULE = Rule(
             "        loader.sampler.set_epoch(epoch)\n"
             "    for batch in loader:\n"
             "        pass\n",
+        ),
+        Example(
+            "set_epoch is called once, before the loop",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "sampler = DistributedSampler(dataset)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
+            "start = 0\n"
+            "sampler.set_epoch(start)\n"
+            "for epoch in range(3):\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+            code="SHD403",
         ),
         Example(
             "two counting loops surround the loader: which one counts epochs is not said",

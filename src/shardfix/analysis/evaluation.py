@@ -305,7 +305,7 @@ def _exact(module: Module, function: ast.AST) -> Evidence | None:
         for node in ast.walk(s):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 index = node.targets[0].slice
-                if any(_is_sample_index(module, n) for n in ast.walk(index)):
+                if any(_is_sample_index(module, n) for n in ast.walk(index)) and _is_yes_or_no(module, node.value):
                     scattered = node
             if (
                 gathered
@@ -327,6 +327,19 @@ def _exact(module: Module, function: ast.AST) -> Evidence | None:
             ):
                 return module.evidence(scattered)
     return None
+
+
+def _is_yes_or_no(module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """A value made of a comparison: only of such is the MAX over ranks the sample's own value, since zeros stand for
+    the samples of other ranks (a negative loss would be lost)."""
+    for n in ast.walk(node):
+        if isinstance(n, ast.Compare) or (isinstance(n, ast.Call) and last_name(n.func) in ("eq", "ne", "isclose")):
+            return True
+        if isinstance(n, ast.Name) and depth < 3:
+            values = [d.value for d in module.bindings.reaching(n) if d.kind == "assign" and d.index is None]
+            if values and all(v is not None and _is_yes_or_no(module, v, depth + 1) for v in values):
+                return True
+    return False
 
 
 def _is_sample_index(module: Module, node: ast.AST) -> bool:
