@@ -54,7 +54,6 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
                 "SHD702",
                 where,
                 f"{arm.label} already takes its rank's part, and prepare() shards again: each epoch reads 1/W of the "
-                "data"
                 "data",
                 (module.evidence(arm.node), *site.owner_evidence),
                 "do not hand this loader to prepare(); move its batches with accelerator.device",
@@ -76,7 +75,6 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
                     "SHD701",
                     where,
                     f"{arm.label} shuffles with the global generator, which differs by rank: shards overlap and "
-                    "samples are missed"
                     "samples are missed",
                     (module.evidence(call), *site.owner_evidence),
                     "keep a torch.Generator in self.generator and draw from it: accelerate synchronises an attribute "

@@ -156,8 +156,6 @@ def _unprepared(module: Module, flow: Flow, accelerate: Evidence) -> Ownership:
             "unknown",
             (accelerate, place),
             f"the loader leaves this file's sight in line {place.location.line}; whether prepare() gets it is not "
-            "shown"
-            "shown"
             "shown",
         )
     if not iterated:
