@@ -174,6 +174,7 @@ _EVAL = (
     "val_set = [(i, i % 2) for i in range(7)]\n"
     "{loader}"
     "\n"
+    "\n"
     "@torch.no_grad()\n"
     "def evaluate(model):\n"
     "    hits = torch.zeros(len(val_set))\n"

@@ -172,12 +172,14 @@ RULE = Rule(
             _DDP + "\n"
             "train_loader = DataLoader(torch.arange(8.0), batch_size=2, shuffle=True)\n"
             "\n"
+            "\n"
             "def main():\n"
             '    dist.init_process_group("gloo")\n'
             "    model = DDP(torch.nn.Linear(1, 1))\n"
             "    for epoch in range(2):\n"
             "        for batch in train_loader:\n"
             "            model(batch).sum().backward()\n"
+            "\n"
             "\n"
             "main()\n",
             code="SHD913",
@@ -213,6 +215,7 @@ RULE = Rule(
             "import torch.distributed as dist\n"
             "from torch.utils.data import DataLoader\n"
             "\n"
+            "\n"
             "def train(args, train_set, model):\n"
             "    if args.distributed:\n"
             '        dist.init_process_group("gloo")\n'
@@ -224,6 +227,7 @@ RULE = Rule(
             "import torch.distributed as dist\n"
             "from torch.utils.data import DataLoader\n"
             "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
             "\n"
             "def train(args, train_set, model):\n"
             "    if args.distributed:\n"

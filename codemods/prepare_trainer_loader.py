@@ -91,6 +91,7 @@ _TRAINER = (
     "from torch.utils.data import DataLoader\n"
     "from transformers import Trainer\n"
     "\n"
+    "\n"
     "class MyTrainer(Trainer):\n"
     "    def get_train_dataloader(self):\n"
     "        {returned}\n"
