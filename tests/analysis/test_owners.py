@@ -86,6 +86,13 @@ def test_raw_and_prepared_both_iterated_is_unknown_and_names_both_lines() -> Non
     assert [e.location.line for e in found.owner_evidence] == [5, 6]
 
 
+def test_a_comprehension_that_iterates_the_raw_loader_is_named_by_its_line() -> None:
+    found = site(
+        ACCELERATE + "loader = DataLoader(d)\nn = sum(1 for _ in loader)\nloader = accelerator.prepare(loader)\n" + LOOP
+    )
+    assert found.ownership.missing == "the loader is prepared in line 6 and iterated unprepared in line 5"
+
+
 def test_a_result_that_is_thrown_away_is_unknown() -> None:
     found = site(ACCELERATE + "loader = DataLoader(d)\naccelerator.prepare(loader)\n" + LOOP)
     assert found.owner == "unknown"

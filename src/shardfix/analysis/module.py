@@ -374,7 +374,7 @@ class Module:
 
     def location(self, node: ast.AST) -> Location:
         """Where a node starts."""
-        return self.source.location(node)  # type: ignore[arg-type]
+        return self.source.location(node)
 
     def evidence(self, node: ast.AST, text: str = "") -> Evidence:
         """The line on which a node starts, as evidence."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
+from typing import cast
 
 from shardfix.analysis.model import Location
 from shardfix.rewrite.edits import Span
@@ -29,8 +30,10 @@ class SourceMap:
         end = self.starts[line] if line < len(self.starts) else len(self.text)
         return start + len(self.text[start:end].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
 
-    def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.arg | ast.alias | ast.excepthandler) -> Span:
-        """The span of a node; a decorated definition starts at its first decorator."""
+    def span(self, node: ast.AST) -> Span:
+        """The span of a node; a decorated definition starts at its first decorator, a comprehension is placed by what
+        it iterates."""
+        node = _placed(node)
         line, column = node.lineno, node.col_offset
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
         start = self.offset(line, column)
@@ -41,13 +44,14 @@ class SourceMap:
         assert node.end_col_offset is not None
         return Span(start, self.offset(node.end_lineno, node.end_col_offset))
 
-    def source(self, node: ast.expr | ast.stmt | ast.keyword | ast.arg) -> str:
+    def source(self, node: ast.AST) -> str:
         """The text of a node as written."""
         span = self.span(node)
         return self.text[span.start : span.end]
 
-    def location(self, node: ast.expr | ast.stmt | ast.keyword | ast.arg | ast.alias) -> Location:
+    def location(self, node: ast.AST) -> Location:
         """Where a node starts, as users are told it."""
+        node = _placed(node)
         return self.at(self.offset(node.lineno, node.col_offset))
 
     def at(self, offset: int) -> Location:
@@ -59,3 +63,22 @@ class SourceMap:
         """The text of a 1-based line, without its newline, stripped."""
         end = self.starts[line] if line < len(self.starts) else len(self.text)
         return self.text[self.starts[line - 1] : end].strip()
+
+
+_Placed = ast.expr | ast.stmt | ast.keyword | ast.arg | ast.alias | ast.excepthandler
+
+
+def _placed(node: ast.AST) -> _Placed:
+    """The node itself, or the part of it that has a position: ast gives none to some of its nodes."""
+    if isinstance(node, ast.comprehension):
+        return node.iter
+    if isinstance(node, ast.match_case):
+        return _placed(node.pattern)
+    if isinstance(node, ast.withitem):
+        return node.context_expr
+    if not hasattr(node, "lineno"):
+        child = next((c for c in ast.walk(node) if hasattr(c, "lineno")), None)
+        if child is None:
+            raise ValueError(f"a {type(node).__name__} has no place in the source")
+        node = child
+    return cast("_Placed", node)
