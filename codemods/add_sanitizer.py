@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
+from shardfix.analysis.bindings import Definition
 from shardfix.analysis.model import Change, Location, Options
 from shardfix.analysis.module import Module
 from shardfix.analysis.project import Project
@@ -17,37 +19,86 @@ from shardfix.rewrite.edits import AddImport, CreateFile, Edit, InsertStatements
 
 VENDORED = "shardfix_sanitizer"
 _OWNERS = ("accelerate", "ddp", "hf-trainer")
+_RELATIVE = "."
+_NOT_CHECKED = (
+    "no run-time check is put in: nothing shows whether the program is started by its path or with python -m, and each "
+    "needs another import (--sanitizer-from package imports it from an installed shardfix)"
+)
+
+
+def import_form(project: Project, module: Module, files: frozenset[str]) -> tuple[str, str] | None:
+    """Where the vendored file goes and the module name by which this module imports it: in the form of the project
+    imports that work today, those of this module and those that others make of it.
+
+    Args:
+        files: project-relative paths of the project's Python files.
+
+    Returns:
+        The folder (project-relative, ``""`` for the root) and the dotted name, relative in a package; None where
+        nothing shows how the module is started and either form may fail.
+    """
+    folder = posixpath.dirname(module.path)
+    own = _shown(module, folder, files, lambda d: True)
+    if own == _RELATIVE:
+        return folder, f".{VENDORED}"
+    in_package = posixpath.join(folder, "__init__.py") in files
+    for importer in sorted(project.importers.get(module.path, ())):
+        other = project.modules[importer]
+        form = _shown(other, posixpath.dirname(importer), files, partial(_names, project, other, module))
+        if form is None:
+            continue
+        # Imported from above its folder, a module of a package may import relatively.
+        inside = in_package and form != folder and not is_script(module)
+        if form == _RELATIVE or inside:
+            return folder, f".{VENDORED}"
+        return form, VENDORED
+    if own is not None:
+        return own, VENDORED
+    return None if in_package else (folder, VENDORED)
 
 
 def is_script(module: Module) -> bool:
-    """Whether a module is run as a program: it tests ``__name__`` and no other module of the project imports it."""
-    for statement in module.tree.body:
-        if isinstance(statement, ast.If) and any(
-            isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test)
-        ):
-            return True
-    return False
+    """Whether a module can be run as a program: it tests ``__name__``."""
+    return any(
+        isinstance(n, ast.Name) and n.id == "__name__"
+        for statement in module.tree.body
+        if isinstance(statement, ast.If)
+        for n in ast.walk(statement.test)
+    )
 
 
-def import_root(project: Project, module: Module, packages: frozenset[str]) -> tuple[str, str]:
-    """Where the vendored file goes and the module name by which this module imports it.
+def _names(project: Project, importer: Module, module: Module, definition: Definition) -> bool:
+    """Whether an import of another module names this one."""
+    where = project.split(definition.module, importer)
+    return where is not None and where[0] is module
 
-    Args:
-        packages: the project's folders that hold an ``__init__.py``.
 
-    Returns:
-        The folder (project-relative, ``""`` for the root) and the dotted name, relative in a package.
-    """
-    folder = posixpath.dirname(module.path)
-    if folder in packages and not is_script(module):
-        return folder, f".{VENDORED}"
-    if not is_script(module):
-        importers = sorted(project.importers.get(module.path, ()))
-        for importer in importers:
-            root = posixpath.dirname(importer)
-            if folder != root and (not root or folder.startswith(root + "/")):
-                return root, VENDORED
-    return folder, VENDORED
+def _shown(module: Module, base: str, files: frozenset[str], wanted: Callable[[Definition], bool]) -> str | None:
+    """What the first telling import shows: ``_RELATIVE``, or the folder that is searched for modules."""
+    for d in module.bindings.definitions:
+        if d.kind == "import" and wanted(d):
+            form = _form(d.statement, d.module, base, files)
+            if form is not None:
+                return form
+    return None
+
+
+def _form(statement: ast.AST, dotted: str, base: str, files: frozenset[str]) -> str | None:
+    """What one import shows: a relative one that its module is part of a package, an absolute one of a project module
+    the folder that is searched for modules."""
+    if isinstance(statement, ast.ImportFrom) and statement.level:
+        return _RELATIVE
+    parts = dotted.split(".")
+    place = base
+    while True:
+        top = posixpath.join(place, parts[0])
+        below = posixpath.join(top, parts[1]) if len(parts) > 1 else ""
+        named = [f"{top}.py", f"{top}/__init__.py", *([f"{below}.py", f"{below}/__init__.py"] if below else [])]
+        if any(name in files for name in named):
+            return place
+        if not place:
+            return None
+        place = posixpath.dirname(place)
 
 
 def _call(site: Site, edits: Sequence[Edit]) -> list[Edit]:
@@ -66,7 +117,7 @@ def _call(site: Site, edits: Sequence[Edit]) -> list[Edit]:
 
 
 def sanitizer_edits(
-    site: Site, project: Project, packages: frozenset[str], options: Options, vendored: str, edits: Sequence[Edit] = ()
+    site: Site, project: Project, files: frozenset[str], options: Options, vendored: str, edits: Sequence[Edit] = ()
 ) -> list[Edit]:
     """The edits that check one loader at run time; none where they could not be right.
 
@@ -91,7 +142,10 @@ def sanitizer_edits(
     if options.sanitizer_from == "package":
         made.append(AddImport(module.path, "shardfix", "sanitize", below_imports(module)))
     else:
-        folder, name = import_root(project, module, packages)
+        form = import_form(project, module, files)
+        if form is None:
+            return []
+        folder, name = form
         made.append(AddImport(module.path, name, "sanitize", below_imports(module)))
         made.append(CreateFile(posixpath.join(folder, f"{VENDORED}.py"), vendored))
     return made
@@ -101,7 +155,7 @@ def extend(
     changes: Sequence[Change],
     sites: Mapping[Location, Site],
     project: Project,
-    packages: frozenset[str],
+    files: frozenset[str],
     options: Options,
     vendored: str,
     guarded: frozenset[Location],
@@ -113,12 +167,16 @@ def extend(
     """
     result: list[Change] = []
     for change in changes:
+        checked = [sites[loc] for loc in change.sites if loc in sites and loc not in guarded]
         extra: list[Edit] = []
         if change.tier != "cosmetic":
-            for location in change.sites:
-                site = sites.get(location)
-                if site is not None and location not in guarded:
-                    extra.extend(sanitizer_edits(site, project, packages, options, vendored, change.edits))
+            for site in checked:
+                extra.extend(sanitizer_edits(site, project, files, options, vendored, change.edits))
+            unknown = options.sanitizer_from == "vendor" and any(
+                site.owner in _OWNERS and import_form(project, site.module, files) is None for site in checked
+            )
+            if unknown:
+                change = replace(change, consequences=(*change.consequences, _NOT_CHECKED))
         if extra:
             change = replace(change, edits=(*change.edits, *extra), codes=(*change.codes, "SHD601"))
         result.append(change)
@@ -126,7 +184,7 @@ def extend(
 
 
 def standing(
-    sites: Sequence[Site], project: Project, packages: frozenset[str], options: Options, vendored: str
+    sites: Sequence[Site], project: Project, files: frozenset[str], options: Options, vendored: str
 ) -> list[Change]:
     """Changes that only add the check, for loaders that are right as they are (``--sanitizer all``)."""
     changes: list[Change] = []
@@ -134,7 +192,7 @@ def standing(
         arms = [*site.arms, *(inner for batch in site.batch_arms for inner in batch.inner)]
         if site.owner == "ddp" and all(arm.kind != "distributed" for arm in arms):
             continue  # it is right because one process reads it, of which the check on every rank knows nothing
-        edits = sanitizer_edits(site, project, packages, options, vendored)
+        edits = sanitizer_edits(site, project, files, options, vendored)
         if edits:
             changes.append(
                 Change(

@@ -41,9 +41,10 @@ def scan(paths: Sequence[Path], *, config: Config) -> RunResult:
     """
     with _without_collector():
         reading = read_project(paths, config)
-        plan = make_plan(reading.project, reading.chosen, reading.options, packages=reading.packages)
+        plan = make_plan(reading.project, reading.chosen, reading.options, files=reading.files)
     return replace(
         _base(config, reading),
+        problems=(*reading.problems, *plan.problems),
         sites=plan.reports,
         changes=plan.changes,
         notes=plan.notes,
@@ -116,7 +117,7 @@ def migrate(
     reports = report_dropped(staged.plan.reports, gated, "SHD918")
     reports = report_dropped(reports, refuted, "SHD925")
     reports = report_dropped(reports, unproven, "SHD928")
-    problems = [*reading.problems, *(Problem(str(c.site), why) for c, why in gated)]
+    problems = [*reading.problems, *staged.plan.problems, *(Problem(str(c.site), why) for c, why in gated)]
     result = replace(
         _base(config, reading),
         sites=reports,
@@ -147,7 +148,7 @@ def verify(
 
     with _without_collector():
         reading = read_project(paths, config)
-        plan = make_plan(reading.project, reading.chosen, reading.options, packages=reading.packages)
+        plan = make_plan(reading.project, reading.chosen, reading.options, files=reading.files)
         verifier, _ = open_verifier("yes", python, nproc, timeout)
         assert verifier is not None
         try:
@@ -156,6 +157,7 @@ def verify(
             verifier.close()
     return replace(
         _base(config, reading),
+        problems=(*reading.problems, *plan.problems),
         sites=plan.reports,
         notes=plan.notes,
         suppressions=plan.suppressions,

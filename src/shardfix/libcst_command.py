@@ -67,7 +67,7 @@ def _transform(rule: Rule, tree: libcst.Module, filename: str | None) -> tuple[l
         return tree, [str(error)]
     chosen = frozenset((path,))
     project = link({path: module})
-    reading = Reading(project, chosen, {path: data}, {path: source}, frozenset(), config.options, (), (), 1)
+    reading = Reading(project, chosen, {path: data}, {path: source}, frozenset((path,)), config.options, (), (), 1)
     staged = stage(reading, "", frozenset())
     warnings = _warnings(rule, staged, config.options)
     text = staged.texts.get(path, source.text)

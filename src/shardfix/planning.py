@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from shardfix.analysis.comments import Comments, Keep, lines_of, read_comments
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
@@ -12,11 +13,11 @@ from shardfix.analysis.owners import Ownership
 from shardfix.analysis.processes import main_process_guard
 from shardfix.analysis.project import Project
 from shardfix.analysis.refusals import REFUSALS
-from shardfix.analysis.regimes import program_regimes
+from shardfix.analysis.regimes import ProgramRegimes, program_regimes
 from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.codemods import RULES
 from shardfix.codemods.add_sanitizer import extend, standing
-from shardfix.result import Suppression
+from shardfix.result import Problem, Suppression
 
 _OURS = ("accelerate", "ddp", "hf-trainer", "single", "unknown")
 _TARGET_OWNERS = {"accelerate": ("accelerate", "hf-trainer"), "ddp": ("ddp",)}
@@ -42,6 +43,7 @@ class Plan:
     sites: Mapping[Location, Site]
     suppressions: tuple[Suppression, ...] = ()
     notes: tuple[Finding, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass
@@ -58,19 +60,18 @@ def sites_of(project: Project, paths: Collection[str], options: Options) -> dict
     """The sites of the chosen modules, with the owners that comments in the source name."""
     regimes = program_regimes(project)
     subclasses = loader_subclasses(project)
-    found: dict[str, list[Site]] = {}
-    for path in sorted(paths):
-        module = project.modules.get(path)
-        if module is None:
-            continue
-        sites = find_sites(module, regimes[path], options, subclasses)
-        owners = read_comments(module).owners
-        for site in sites:
-            for line in lines_of(module, site.call):
-                if line in owners:
-                    site.told_owner = Ownership(owners[line], (module.evidence(site.call, f"owner={owners[line]}"),))
-        found[path] = sites
-    return found
+    chosen = [path for path in sorted(paths) if path in project.modules]
+    return {path: _sites(project.modules[path], regimes[path], subclasses, options) for path in chosen}
+
+
+def _sites(module: Module, regimes: ProgramRegimes, subclasses: frozenset[str], options: Options) -> list[Site]:
+    sites = find_sites(module, regimes, options, subclasses)
+    owners = read_comments(module).owners
+    for site in sites:
+        for line in lines_of(module, site.call):
+            if line in owners:
+                site.told_owner = Ownership(owners[line], (module.evidence(site.call, f"owner={owners[line]}"),))
+    return sites
 
 
 def make_plan(
@@ -78,7 +79,7 @@ def make_plan(
     paths: Collection[str],
     options: Options,
     *,
-    packages: frozenset[str] = frozenset(),
+    files: frozenset[str] = frozenset(),
     vendored: str = "",
     without: frozenset[Location] = frozenset(),
 ) -> Plan:
@@ -86,23 +87,35 @@ def make_plan(
 
     Args:
         paths: project-relative paths of the files that may be edited; facts come from the whole project.
-        packages: folders that hold an ``__init__.py``.
+        files: project-relative paths of every Python file, so that imports are known to be the project's own.
         vendored: what ``--sanitizer-from vendor`` writes beside the program.
         without: sites that are left alone (their change was refuted, or turned down by a gate).
     """
-    by_path = sites_of(project, paths, options)
+    regimes, subclasses = program_regimes(project), loader_subclasses(project)
     outcomes: dict[Location, _Outcome] = {}
     suppressions: list[Suppression] = []
     notes: list[Finding] = []
     changes: list[Change] = []
-    for path, sites in by_path.items():
-        module = project.modules[path]
-        comments = read_comments(module)
-        mine = {site.location: _Outcome(site) for site in sites}
-        planned = _planned(module, sites, mine, options, without)
-        kept = _keep(module, mine, planned, comments, suppressions)
+    problems: list[Problem] = []
+    for path in sorted(paths):
+        module = project.modules.get(path)
+        if module is None:
+            continue
+        told: list[Suppression] = []
+        try:
+            comments = read_comments(module)
+            sites = _sites(module, regimes[path], subclasses, options)
+            mine = {site.location: _Outcome(site) for site in sites}
+            planned = _planned(module, sites, mine, options, without)
+            kept = _keep(module, mine, planned, comments, told)
+            for outcome in mine.values():
+                _report(outcome)  # what it asks of the file is known from here on
+        except Exception as error:  # a defect of ours in one file must not keep the others from being read
+            problems.append(_internal(path, error))
+            continue
         changes.extend(kept)
         outcomes.update(mine)
+        suppressions.extend(told)
         notes.extend(
             Finding("SHD929", where, message, remedy=REFUSALS["SHD929"].remedy) for where, message in comments.unknown
         )
@@ -111,20 +124,30 @@ def make_plan(
         guarded = frozenset(
             loc for loc, o in outcomes.items() if main_process_guard(o.site.module, o.site.call) is not None
         )
-        changes = extend(changes, everywhere, project, packages, options, vendored, guarded)
+        changes = extend(changes, everywhere, project, files, options, vendored, guarded)
         if options.sanitizer == "all":
-            changes.extend(_everywhere(outcomes, changes, project, packages, options, vendored, guarded, without))
+            changes.extend(_everywhere(outcomes, changes, project, files, options, vendored, guarded, without))
     for outcome in outcomes.values():
         outcome.changes = [c for c in changes if outcome.site.location in c.sites]
     reports = tuple(_report(o) for o in outcomes.values())
-    return Plan(tuple(changes), reports, everywhere, tuple(suppressions), tuple(notes))
+    return Plan(tuple(changes), reports, everywhere, tuple(suppressions), tuple(notes), tuple(problems))
+
+
+def _internal(path: str, error: Exception) -> Problem:
+    """An exception that nobody expected, told as an error of the file in which it came up."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" at {PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+    message = f"internal error, the file is left alone: {type(error).__name__}: {error}{place}"
+    return Problem(path, message, "please report it with the file")
 
 
 def _everywhere(
     outcomes: Mapping[Location, _Outcome],
     changes: list[Change],
     project: Project,
-    packages: frozenset[str],
+    files: frozenset[str],
     options: Options,
     vendored: str,
     guarded: frozenset[Location],
@@ -137,7 +160,7 @@ def _everywhere(
         for loc, o in outcomes.items()
         if loc not in settled and loc not in guarded and not o.findings and (o.harmless or not o.kept)
     ]
-    return [c for c in standing(free, project, packages, options, vendored) if not without & set(c.sites)]
+    return [c for c in standing(free, project, files, options, vendored) if not without & set(c.sites)]
 
 
 def _chosen(code: str, codemod: str, options: Options, path: str) -> bool:

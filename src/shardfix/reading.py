@@ -48,7 +48,7 @@ class Reading:
     chosen: frozenset[str]
     data: dict[str, bytes]
     texts: dict[str, SourceText]
-    packages: frozenset[str]
+    files: frozenset[str]
     options: Options
     problems: tuple[Problem, ...]
     skipped: tuple[tuple[str, str], ...]
@@ -71,7 +71,6 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
     whole = discover([root], root=root, exclude=config.exclude)
     chosen = {relative(p, root) for p in named.files}
     files = {relative(p, root): p for p in (*whole.files, *named.files)}
-    packages = frozenset(os.path.dirname(p) for p in files if os.path.basename(p) == "__init__.py")
     data: dict[str, bytes] = {}
     texts: dict[str, SourceText] = {}
     modules: dict[str, Module] = {}
@@ -107,7 +106,7 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
         frozenset(chosen),
         data,
         texts,
-        packages,
+        frozenset(files),
         replace(config.options, old_accelerate=old_accelerate(root)),
         tuple(problems),
         (*skipped, *notes),

@@ -37,7 +37,7 @@ def stage(reading: Reading, vendored: str, without: frozenset[Location]) -> Stag
             reading.project,
             reading.chosen,
             reading.options,
-            packages=reading.packages,
+            files=reading.files,
             vendored=vendored,
             without=without,
         )
@@ -110,15 +110,18 @@ def _second_run(
     if not texts:
         return []
     try:
-        again = make_plan(after, set(texts), reading.options, packages=reading.packages, vendored=vendored)
+        again = make_plan(after, set(texts), reading.options, files=reading.files, vendored=vendored)
     except ParseFailure as failure:
         return [(c, str(failure)) for c in plan.changes]
     alone = {_written(plan, location) for location in without if location in plan.sites}
     bad = {c.site.path: c for c in again.changes if not any(_written(again, s) in alone for s in c.sites)}
+    lost = {p.where: p.message for p in again.problems}
     failed: list[tuple[Change, str]] = []
     for change in plan.changes:
         path = change.site.path
-        if path in bad:
+        if path in lost:
+            failed.append((change, f"a second run can't read the file: {lost[path]}"))
+        elif path in bad:
             failed.append(
                 (change, f"a second run would change the file again ({bad[path].title}, line {bad[path].site.line})")
             )
