@@ -198,7 +198,7 @@ def _planned(
                     outcomes[location].kept = f"{change.codes[0]} is not selected"
                     outcomes[location].harmless = change.codes[0].startswith("SHD1")
                 continue
-            refused = _against_target(outcomes[change.site].site, options)
+            refused = _against_target(outcomes[change.site].site, change, options)
             if refused is not None:
                 for location in change.sites:
                     outcomes[location].findings.append(replace(refused, location=location))
@@ -230,8 +230,9 @@ def _planned(
     return kept
 
 
-def _against_target(site: Site, options: Options) -> Finding | None:
-    if options.target == "auto" or site.owner in _TARGET_OWNERS[options.target]:
+def _against_target(site: Site, change: Change, options: Options) -> Finding | None:
+    """A target never overrides a proven owner; what changes no behaviour is right under every target."""
+    if options.target == "auto" or change.tier == "cosmetic" or site.owner in _TARGET_OWNERS[options.target]:
         return None
     refusal = REFUSALS["SHD926"]
     message = f"{refusal.title}: {site.owner} owns it, --target is {options.target}"
