@@ -73,6 +73,8 @@ class Bindings:
         self._readers: dict[Definition, list[ast.expr]] = {}
         self.star_modules: list[str] = []
         self.definitions: list[Definition] = []
+        self._watched: ast.AST | None = None
+        self._seen: list[Environment] = []
         self._queue: deque[tuple[ScopeNode, ScopeNode | None]] = deque([(tree, None)])
         self.tree = tree
         while self._queue:
@@ -109,6 +111,17 @@ class Bindings:
     def outer_scope(self, scope: ScopeNode) -> ScopeNode | None:
         """The scope around a scope."""
         return self._outer.get(scope)
+
+    def environment(self, node: ast.AST, scope: ScopeNode) -> Environment | None:
+        """What each name bound in ``scope`` may be where an expression of its body is evaluated; None if it never is.
+
+        The scope is walked once more, so this is for the few places that an edit puts a name at.
+        """
+        self._watched, self._seen = node, []
+        self._run(scope, self._outer.get(scope))
+        self._queue.clear()  # the scopes within are known
+        self._watched = None
+        return _merge(self._seen) if self._seen else None
 
     # -- the walk --------------------------------------------------------------------------------------------
 
@@ -403,6 +416,8 @@ class Bindings:
         stack: list[ast.AST] = [root]
         while stack:
             node = stack.pop()
+            if node is self._watched:
+                self._seen.append(dict(env))
             if isinstance(node, ast.Name):
                 if isinstance(node.ctx, ast.Load):
                     self._record(node, node.id, env)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shardfix.analysis.bindings import (
     Bindings,
     Definition,
+    Environment,
     FunctionNode,
+    ScopeNode,
     attribute_key,
     enclosing,
     parameters,
@@ -74,6 +76,8 @@ class Module:
     attribute_definitions: dict[tuple[ast.ClassDef, str], list[Definition]] = field(default_factory=dict)
     attribute_loads: dict[str, list[ast.Attribute]] = field(default_factory=dict)
     resolver: Callable[[str, Module], frozenset[str]] | None = None
+    finder: Callable[[str], list[tuple[Module, Definition]]] | None = None
+    fellows: Sequence[Module] = ()  # every module of the project, this one included
     _qualified: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
     _callers: dict[ast.AST, list[ast.Call]] | None = None
 
@@ -153,6 +157,11 @@ class Module:
                 return n
         return None
 
+    def environment(self, node: ast.AST) -> Environment | None:
+        """What each local name may be where an expression is evaluated; None if that is not known."""
+        scope = next((n for n in self.around(node) if isinstance(n, ScopeNode)), self.tree)
+        return self.bindings.environment(node, scope)
+
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """The class whose method a node stands in."""
         previous: ast.AST = node
@@ -175,17 +184,33 @@ class Module:
         return [statement]
 
     def bases(self, cls: ast.ClassDef) -> set[str]:
-        """Qualified names of a class's bases, those of base classes in this file included."""
+        """Qualified names of a class's bases, those of base classes in this project included."""
         found: set[str] = set()
-        todo, seen = [cls], {cls}
+        todo: list[tuple[Module, ast.ClassDef]] = [(self, cls)]
+        seen = {cls}
         while todo:
-            for base in todo.pop().bases:
-                found |= self.qualify(base)
-                own = self.class_definition(base)
-                if own is not None and own not in seen:
-                    seen.add(own)
-                    todo.append(own)
+            module, current = todo.pop()
+            for base in current.bases:
+                if isinstance(base, ast.Subscript):  # Base[T]
+                    base = base.value
+                found |= module.qualify(base)
+                for more in module.project_classes(base):
+                    if more[1] not in seen:
+                        seen.add(more[1])
+                        todo.append(more)
         return found
+
+    def project_classes(self, node: ast.expr) -> list[tuple[Module, ast.ClassDef]]:
+        """The classes of this project that an expression may stand for, each with its module."""
+        own = self.class_definition(node)
+        if own is not None:
+            return [(self, own)]
+        found = [(m, d.node) for name in self.qualify(node) for m, d in self.named(name) if d.kind == "class"]
+        return [(m, cls) for m, cls in found if isinstance(cls, ast.ClassDef)]
+
+    def named(self, qualified: str) -> list[tuple[Module, Definition]]:
+        """What a qualified name is bound to at the top level of a module of this project."""
+        return self.finder(qualified) if self.finder is not None else []
 
     def class_definition(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of this file that a name stands for."""

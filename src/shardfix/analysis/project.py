@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import canonical
 
@@ -69,12 +70,22 @@ class Project:
                     found |= self.resolve(target, module, depth + 1)
         return frozenset(found) or frozenset((qualified,))
 
+    def named(self, qualified: str) -> list[tuple[Module, Definition]]:
+        """The top-level definitions of a resolved name (``pkg.data.make``), each with its module."""
+        head, _, name = qualified.rpartition(".")
+        module = self.by_name.get(head)
+        if module is None:
+            return []
+        found = module.bindings.exit_of(module.tree).get(name, frozenset())
+        return [(module, d) for d in sorted(found, key=lambda d: getattr(d.node, "lineno", 0))]
+
 
 def link(modules: dict[str, Module]) -> Project:
     """Link parsed modules into a project."""
     project = Project(modules, {m.name: m for m in modules.values()})
+    fellows = tuple(modules.values())
     for path, module in modules.items():
-        module.resolver = project.resolve
+        module.resolver, module.fellows = project.resolve, fellows
         targets: set[str] = set()
         names = [d.module for d in module.bindings.definitions if d.kind == "import"]
         for dotted in [*names, *module.bindings.star_modules]:
