@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from shardfix.analysis.model import Change, Location
+from shardfix.analysis.processes import main_process_guard
 from shardfix.analysis.project import Project
 from shardfix.analysis.sites import Site
 from shardfix.planning import Plan, sites_of
@@ -96,6 +97,8 @@ def prove_sites(plan: Plan, verifier: Verifier) -> list[Proof]:
             if site.owner != "single":
                 proofs.append(_unproven(location, why))
             continue
+        if _of_one_process(site):
+            continue
         made = recipe(
             None, site, kind="stands", expect="", feeds_metric=_feeds_metric(site), padding_removed=_exact(site)
         )
@@ -135,6 +138,14 @@ def _recipe_of(change: Change, before: Site, after: Site) -> Recipe | Unproven:
     return recipe(
         before, after, kind=kind, expect=_EXPECTED.get(code, ""), feeds_metric=feeds, padding_removed=_exact(after)
     )
+
+
+def _of_one_process(site: Site) -> bool:
+    """Whether one process alone builds the loader, or reads it: there is nothing to share."""
+    if main_process_guard(site.module, site.call) is not None:
+        return True
+    readers = site.flow.of("iterate", "next")
+    return bool(readers) and all(main_process_guard(site.module, use.node) is not None for use in readers)
 
 
 def _in_try(site: Site, node: ast.AST) -> bool:

@@ -58,8 +58,25 @@ def test_verify_exits_with_4_for_a_loader_that_loses_data_and_0_once_it_is_migra
     assert before.returncode == 4, before.stdout.decode() + before.stderr.decode()
     migrated = shardfix("migrate", "--require-proof", "--timeout", "100", cwd=place)
     assert migrated.returncode == 0, migrated.stdout.decode() + migrated.stderr.decode()
-    after = shardfix("verify", "--timeout", "100", "train.py", cwd=place)
+    after = shardfix("verify", "--timeout", "100", cwd=place)
     assert after.returncode == 0, after.stdout.decode() + after.stderr.decode()
+
+
+def test_verify_passes_over_what_one_process_alone_reads(tmp_path: Path) -> None:
+    alone = (
+        "import torch\n"
+        "import torch.distributed as dist\n"
+        "from torch.utils.data import DataLoader\n"
+        "\n"
+        'dist.init_process_group("gloo")\n'
+        "val_loader = DataLoader(list(range(8)), batch_size=2)\n"
+        "if dist.get_rank() == 0:\n"
+        "    with torch.no_grad():\n"
+        "        for batch in val_loader:\n"
+        "            print(batch)\n"
+    )
+    done = shardfix("verify", "--timeout", "100", cwd=project(tmp_path, train=alone))
+    assert (done.returncode, b"unproven" in done.stdout) == (0, False), done.stdout.decode()
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def _proof(page: Page, proof: Proof) -> None:
     page.line("    proof: ", Styled(f"{verdict}{padded}", _PROOFS[verdict]))
     for reason in proof.reasons:
         page.line("        ", reason)
-    if proof.control:
+    if proof.control and proof.map_before is not None:
         page.line("        ", proof.control)
     if proof.stand_ins:
         page.line("        assumed: ", ", ".join(f"{item.expression} = {item.value}" for item in proof.stand_ins))
