@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from shardfix import planning
 from shardfix.analysis.model import Options
+from shardfix.analysis.rules import Planned
+from shardfix.analysis.sites import Site
 from shardfix.config import Asked, load
 from shardfix.engine import EngineError, migrate, scan
 from shardfix.result import RunResult
@@ -435,3 +439,25 @@ def test_the_options_of_a_project_stand_in_its_settings(tmp_path: Path) -> None:
     root = project(tmp_path, {"pyproject.toml": '[tool.shardfix]\nsanitizer = "off"\n', "train.py": REDUNDANT})
     assert load(root).options == Options(sanitizer="off")
     assert [c.codes for c in run(root, Asked()).changes] == [("SHD101",)]
+
+
+def test_a_defect_of_ours_in_one_file_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(sites: Sequence[Site], options: Options) -> Planned:
+        if sites and sites[0].module.path == "bad.py":
+            raise AttributeError("no such thing")
+        return Planned()
+
+    rule = replace(planning.RULES[0], plan=plan)
+    monkeypatch.setattr(planning, "RULES", (rule, *planning.RULES))
+    root = project(tmp_path, {"bad.py": RIGHT, "good.py": REDUNDANT})
+    result = scan([root], config=load(root))
+    assert [(s.location.path, s.verdict) for s in result.sites] == [("good.py", "edit")]
+    (problem,) = result.problems
+    assert problem.where == "bad.py"
+    assert problem.message.startswith("internal error, the file is left alone: AttributeError: no such thing")
+    done = migrate([root], config=load(root), write=True, verify="no")
+    assert [p.where for p in done.problems] == ["bad.py"]
+    assert (root / "good.py").read_text() == CHECKED
+    assert (root / "bad.py").read_text() == RIGHT
