@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shardfix.analysis.bindings import (
@@ -255,7 +255,23 @@ class Module:
                     owner = self.class_definition(d.value.func)
                     if owner is not None:
                         return self.method(owner, func.attr)
+        elif isinstance(func, ast.Attribute) and attribute_key(func.value) is not None:
+            owner = self._class_of_attribute(func.value)
+            return self.method(owner, func.attr) if owner is not None else None
         return None
+
+    def _class_of_attribute(self, node: ast.expr) -> ast.ClassDef | None:
+        """The class of this file of which ``self.x`` is an instance, where every assignment says the same."""
+        assert isinstance(node, ast.Attribute)
+        definitions: Iterable[Definition] = self.bindings.reaching(node)
+        if not definitions and isinstance(node.value, ast.Name) and node.value.id == "self":
+            cls = self.class_of(node)
+            definitions = self.attribute_definitions.get((cls, node.attr), ()) if cls is not None else ()
+        found: set[ast.ClassDef | None] = set()
+        for d in definitions:
+            made = d.kind == "assign" and d.index is None and isinstance(d.value, ast.Call)
+            found.add(self.class_definition(d.value.func) if made and isinstance(d.value, ast.Call) else None)
+        return found.pop() if len(found) == 1 else None
 
     def callers(self, function: ast.AST) -> list[ast.Call]:
         """The calls in this file that run a function of this file."""

@@ -85,7 +85,7 @@ def link(modules: dict[str, Module]) -> Project:
     project = Project(modules, {m.name: m for m in modules.values()})
     fellows = tuple(modules.values())
     for path, module in modules.items():
-        module.resolver, module.fellows = project.resolve, fellows
+        module.resolver, module.finder, module.fellows = project.resolve, project.named, fellows
         targets: set[str] = set()
         names = [d.module for d in module.bindings.definitions if d.kind == "import"]
         for dotted in [*names, *module.bindings.star_modules]:

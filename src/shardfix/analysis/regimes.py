@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from shardfix.analysis.accelerators import is_accelerator, is_hf_trainer, is_prepare
 from shardfix.analysis.model import Evidence, Owner
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import ACCELERATOR, DISTRIBUTED_SAMPLER, INIT_PROCESS_GROUP, WRAPPERS_DDP
@@ -53,44 +53,6 @@ class Regime:
     what: Literal["init", "wrap", "sampler", "other"] = "other"
 
 
-def is_accelerator(module: Module, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression is an ``accelerate.Accelerator``: made so here, annotated so, or by its usual name."""
-    if isinstance(node, ast.Call):
-        return ACCELERATOR in module.callee(node)
-    named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    definitions = module.bindings.reaching(node)
-    for d in definitions:
-        annotation = d.node.annotation if isinstance(d.node, ast.arg) else None
-        if annotation is not None:
-            if ACCELERATOR in module.qualify(annotation):
-                return True
-        elif d.value is not None and isinstance(d.value, ast.Call):
-            if ACCELERATOR in module.callee(d.value):
-                return True
-            if module.called_function(d.value) is not None and module.class_definition(d.value.func) is not None:
-                return False
-        elif d.value is not None and depth < 4 and isinstance(d.value, (ast.Name, ast.Attribute)):
-            if is_accelerator(module, d.value, depth + 1):
-                return True
-    return named.lstrip("_").lower() == "accelerator"
-
-
-def is_prepare(module: Module, call: ast.Call, prepare_functions: Iterable[str] = ()) -> bool:
-    """Whether a call hands its arguments to Accelerate: ``accelerator.prepare``, ``prepare_data_loader``, or a
-    project function that the user named."""
-    callee = module.callee(call)
-    if "accelerate.data_loader.prepare_data_loader" in callee:
-        return True
-    if any(name == wanted or name.endswith("." + wanted) for wanted in prepare_functions for name in callee):
-        return True
-    func = call.func
-    return (
-        isinstance(func, ast.Attribute)
-        and func.attr in ("prepare", "prepare_data_loader")
-        and is_accelerator(module, func.value)
-    )
-
-
 def uses(module: Module) -> list[Regime]:
     """Every use in a module that makes its program multi-process."""
     found: list[Regime] = []
@@ -129,15 +91,6 @@ def uses(module: Module) -> list[Regime]:
 def is_lightning(module: Module, cls: ast.ClassDef) -> bool:
     """Whether a class is a LightningModule or LightningDataModule."""
     return any(b.startswith(_LIGHTNING) and b.endswith(_LIGHTNING_CLASSES) for b in module.bases(cls))
-
-
-def is_hf_trainer(module: Module, cls: ast.ClassDef) -> bool:
-    """Whether a class derives from ``transformers.Trainer``."""
-    for base in module.bases(cls):
-        root, _, last = base.rpartition(".")
-        if root.split(".")[0] in ("transformers", "trl", "sentence_transformers") and last.endswith("Trainer"):
-            return True
-    return False
 
 
 def function_regimes(module: Module) -> dict[str, list[Regime]]:
