@@ -109,6 +109,108 @@ def test_prepared_on_one_path_only_is_unknown() -> None:
     assert found.ownership.missing == "the loader is prepared in line 6 and iterated unprepared in line 7"
 
 
+MAKE = "loader = accelerator.prepare(DataLoader(d))\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "owner"),
+    [
+        pytest.param(
+            {"train.py": "from mylib import Accelerator\naccelerator = Accelerator()\n"}, "unknown", id="unseen"
+        ),
+        pytest.param(
+            {
+                "mylib.py": "class Accelerator:\n    def prepare(self, x):\n        return x\n",
+                "train.py": "from mylib import Accelerator\naccelerator = Accelerator()\n",
+            },
+            "unknown",
+            id="a class of the project",
+        ),
+        pytest.param(
+            {
+                "train.py": "class Accelerator:\n    def prepare(self, x):\n        return x\n"
+                "accelerator = Accelerator()\n"
+            },
+            "ddp",
+            id="a class of the file",
+        ),
+        pytest.param(
+            {"train.py": "from accelerate import load\nfrom b import make\naccelerator = make()\n"},
+            "unknown",
+            id="what an unseen function returns",
+        ),
+        pytest.param({"train.py": "from b import accelerator\n"}, "unknown", id="accelerate is not known to the file"),
+        pytest.param(
+            {"train.py": "from accelerate.utils import set_seed\nfrom b import accelerator\n"},
+            "accelerate",
+            id="nothing is seen of it, and the file knows accelerate",
+        ),
+        pytest.param(
+            {
+                "b.py": "from accelerate import Accelerator\ndef make():\n    return 1, Accelerator()\n",
+                "train.py": "from b import make\nn, accelerator = make()\n",
+            },
+            "accelerate",
+            id="what a function of the project returns",
+        ),
+        pytest.param(
+            {
+                "b.py": "from accelerate import Accelerator\nacc = Accelerator()\n",
+                "train.py": "from b import acc as accelerator\n",
+            },
+            "accelerate",
+            id="a variable of another file",
+        ),
+        pytest.param(
+            {
+                "b.py": "from accelerate import Accelerator\nclass Acc(Accelerator):\n    pass\n",
+                "train.py": "from b import Acc\naccelerator = Acc()\n",
+            },
+            "accelerate",
+            id="a subclass in another file",
+        ),
+    ],
+)
+def test_an_accelerator_is_one_by_what_made_it_and_not_by_its_name(files: dict[str, str], owner: str) -> None:
+    text = DDP + "dist.init_process_group()\n" + files["train.py"] + MAKE + LOOP
+    assert site({**files, "train.py": text}).owner == owner
+
+
+@pytest.mark.parametrize(
+    ("assigned", "owner"),
+    [
+        pytest.param("        self.accelerator = Accelerator()\n", "accelerate", id="made"),
+        pytest.param("        self.accelerator = accelerator\n", "accelerate", id="a parameter"),
+        pytest.param("        self.accelerator = make()\n", "unknown", id="made elsewhere"),
+        pytest.param("        self.accelerator = Own()\n", "ddp", id="a class of the file"),
+    ],
+)
+def test_an_attribute_is_what_another_method_makes_it(assigned: str, owner: str) -> None:
+    found = site(
+        "from accelerate import Accelerator\nfrom elsewhere import make\n" + DDP + "dist.init_process_group()\n"
+        "class Own:\n    def prepare(self, x):\n        return x\n"
+        "class T:\n    def __init__(self, accelerator):\n" + assigned + "    def run(self):\n"
+        "        for b in self.accelerator.prepare(DataLoader(d)):\n            pass\n"
+    )
+    assert found.owner == owner
+
+
+def test_a_parameter_of_any_name_is_what_the_callers_give() -> None:
+    run = "def run(acc, loader):\n    loader = acc.prepare(loader)\n    for b in loader:\n        pass\n"
+    assert site(ACCELERATE + run + "run(accelerator, DataLoader(d))\n").owner == "accelerate"
+    assert site(ACCELERATE + run + "run(other(), DataLoader(d))\n").owner == "unknown"
+
+
+def test_a_call_of_the_usual_name_on_an_unseen_object_is_unknown_though_another_path_reads_the_raw_loader() -> None:
+    found = site(
+        DDP + "dist.init_process_group()\n"
+        "def run(acc, loader):\n    if acc:\n        loader = acc.prepare(loader)\n    for b in loader:\n        pass\n"
+        "run(a, DataLoader(d))\n"
+    )
+    assert found.owner == "unknown"
+    assert found.ownership.missing == "line 6 hands the loader to acc.prepare(); whether that shards it is not shown"
+
+
 def test_another_object_s_prepare_is_not_accelerate_s() -> None:
     found = site(
         PLAIN + "class Kitchen:\n    def prepare(self, x):\n        return x\n"

@@ -12,6 +12,7 @@ from shardfix.analysis.regimes import ProgramRegimes, is_hf_trainer, is_lightnin
 
 _LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
 _HF_HOOKS = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
+_PREPARES = ("prepare", "prepare_data_loader", "setup")
 _FIT = ("fit", "validate", "test", "predict")
 # Frameworks that bring their own sharding, or a launch of their own, to every loader of a program that uses them.
 _PROGRAM_OWNERS: tuple[Owner, ...] = (
@@ -51,6 +52,9 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
     prepares = flow.of("prepare")
     if prepares:
         return _prepared(module, flow)
+    unseen = _perhaps_prepared(module, flow)
+    if unseen is not None:
+        return unseen
     present = {r.owner for r in regimes.own}
     for owner in _PROGRAM_OWNERS:
         if owner in present:
@@ -123,6 +127,20 @@ def _handed_to(module: Module, flow: Flow) -> Ownership | None:
                     for q in module.callee(d.value):
                         if q.startswith(("pytorch_lightning.", "lightning.")) and q.endswith("Trainer"):
                             return Ownership("lightning", (module.evidence(call),))
+    return None
+
+
+def _perhaps_prepared(module: Module, flow: Flow) -> Ownership | None:
+    """A loader handed to a call named as those that shard one, of which this file shows too little: a method of a class
+    in this file has been followed."""
+    for use in flow.of("argument"):
+        call = use.node
+        if not isinstance(call, ast.Call) or last_name(call.func) not in _PREPARES:
+            continue
+        evidence = module.evidence(call)
+        written = module.source.source(call.func)
+        missing = f"line {evidence.location.line} hands the loader to {written}(); whether that shards it is not shown"
+        return Ownership("unknown", (evidence,), missing)
     return None
 
 
