@@ -75,22 +75,27 @@ def is_world_size(node: ast.expr) -> bool:
 def is_main_test(test: ast.expr) -> bool:
     """Whether a condition lets only one process in: ``rank == 0``, ``local_rank in [-1, 0]``, ``is_main_process()``."""
     if isinstance(test, ast.BoolOp):
-        return any(is_main_test(v) for v in test.values)
+        main = [is_main_test(v) for v in test.values]
+        if isinstance(test.op, ast.And):
+            return any(main)
+        # Each way in must be of one process: `rank == 0 or args.everyone` lets all in.
+        return any(main) and all(m or distributed_test(v) is False for m, v in zip(main, test.values, strict=True))
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return is_rank(test.operand)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         left, right = test.left, test.comparators[0]
-        if not is_rank(left):
-            left, right = right, left
-        if not is_rank(left):
+        if isinstance(test.ops[0], (ast.LtE, ast.Lt)) and is_rank(left):
+            return isinstance(right, ast.Constant) and right.value == (1 if isinstance(test.ops[0], ast.Lt) else 0)
+        if isinstance(test.ops[0], ast.In) and isinstance(right, (ast.List, ast.Tuple, ast.Set)) and is_rank(left):
+            # [-1, 0]: -1 is the rank of a run that is not distributed
+            return {ast.unparse(e) for e in right.elts} in ({"0"}, {"-1", "0"})
+        if not isinstance(test.ops[0], ast.Eq):
             return False
-        if isinstance(test.ops[0], ast.Eq):
-            return isinstance(right, ast.Constant) and right.value == 0
-        if isinstance(test.ops[0], (ast.LtE, ast.Lt)):
-            return isinstance(right, ast.Constant)
-        if isinstance(test.ops[0], ast.In) and isinstance(right, (ast.List, ast.Tuple, ast.Set)):
-            return any(isinstance(e, ast.Constant) and e.value == 0 for e in right.elts)
-        return False
+        if isinstance(left, ast.Constant):
+            left, right = right, left
+        if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod):
+            left = left.left  # rank % processes_per_node: the first of each node
+        return is_rank(left) and isinstance(right, ast.Constant) and right.value == 0
     return name_of(test) in _MAIN
 
 
@@ -155,16 +160,17 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
     for outer in module.around(node):
         if isinstance(outer, (ast.If, ast.IfExp)):
             inside = outer.body if isinstance(outer.body, list) else [outer.body]
-            only_one = is_main_test(outer.test) or distributed_test(outer.test) is False
-            if previous in inside and only_one:
+            test = _meaning(module, outer.test)
+            if previous in inside and (is_main_test(test) or _is_one_rank(test) or distributed_test(test) is False):
                 return outer.test
-            other = is_not_main_test(outer.test) or distributed_test(outer.test) is True
+            other = is_not_main_test(test) or distributed_test(test) is True
             if previous is not outer.test and previous not in inside and other:
                 return outer.test
         if isinstance(previous, ast.stmt):
             for earlier in _before(module, previous):
                 if isinstance(earlier, ast.If) and _leaves(earlier.body):
-                    if is_not_main_test(earlier.test) or distributed_test(earlier.test) is True:
+                    test = _meaning(module, earlier.test)
+                    if is_not_main_test(test) or distributed_test(test) is True:
                         return earlier.test
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if any(
@@ -182,12 +188,39 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
     return None
 
 
+def _meaning(module: Module, test: ast.expr) -> ast.expr:
+    """What a condition's name stands for: ``master`` for ``rank == 0`` after ``master = rank == 0``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _meaning(module, test.operand)
+        return test if inner is test.operand else ast.UnaryOp(ast.Not(), inner)
+    if isinstance(test, ast.Name):
+        values = {d.value for d in module.bindings.reaching(test) if d.kind == "assign" and d.index is None}
+        if len(values) == 1 and len(module.bindings.reaching(test)) == 1:
+            value = values.pop()
+            if isinstance(value, (ast.Compare, ast.BoolOp)) or (value is not None and is_main_test(value)):
+                return value
+    return test
+
+
+def _is_one_rank(test: ast.expr) -> bool:
+    """``rank == world_size - 1``: one rank, though not the main one."""
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
+        return False
+    right = test.comparators[0]
+    last = isinstance(right, ast.BinOp) and isinstance(right.op, ast.Sub) and is_world_size(right.left)
+    return is_rank(test.left) and last
+
+
 def _handed_on(module: Module, function: ast.AST) -> bool:
-    """Whether a function is passed as a value (``mp.spawn(main_worker, ...)``): then more runs it than its callers."""
+    """Whether a function is passed or stored (``mp.spawn(main_worker, ...)``): then more runs it than its callers. A
+    look at its name (``not evaluate``) is neither."""
+    looks = (ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Attribute, ast.If, ast.While, ast.Expr)
     for d in module.bindings.definitions_at(function, getattr(function, "name", "")):
         for use in module.bindings.readers(d):
             parent = module.parents[use]
-            if not (isinstance(parent, ast.Call) and parent.func is use):
+            called = isinstance(parent, ast.Call) and parent.func is use
+            asked = isinstance(parent, looks) or (isinstance(parent, ast.IfExp) and parent.test is use)
+            if not called and not asked:
                 return True
     return False
 
@@ -198,4 +231,9 @@ def _before(module: Module, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], (ast.Return, ast.Continue, ast.Raise))
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return last_name(last.value.func) in ("exit", "_exit", "quit")
+    return isinstance(last, (ast.Return, ast.Continue, ast.Raise))

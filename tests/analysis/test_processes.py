@@ -1,0 +1,52 @@
+"""A condition counts as one process only where no second one can come through it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from loaders import module
+
+from shardfix.analysis.processes import is_main_test, main_process_guard
+
+
+@pytest.mark.parametrize(
+    ("condition", "main"),
+    [
+        ("rank == 0", True),
+        ("0 == rank", True),
+        ("rank == 1", False),
+        ("rank < 1", True),
+        ("rank <= 0", True),
+        ("rank < 4", False),
+        ("rank <= 1", False),
+        ("1 > rank", False),
+        ("rank in [-1, 0]", True),
+        ("rank in (0, 1)", False),
+        ("rank == 0 and verbose", True),
+        ("rank == 0 or everyone", False),
+        ("local_rank == -1 or dist.get_rank() == 0", True),
+        ("not distributed or rank % gpus == 0", True),
+        ("is_main_process()", True),
+    ],
+)
+def test_a_condition_is_of_the_main_process(condition: str, main: bool) -> None:
+    assert is_main_test(ast.parse(condition, mode="eval").body) is main
+
+
+@pytest.mark.parametrize(
+    ("program", "guarded"),
+    [
+        ("master = rank == 0\nif master:\n    work()\n", True),
+        ("master = rank == 0\nif everyone:\n    master = True\nif master:\n    work()\n", False),
+        ("if rank == world_size - 1:\n    work()\n", True),
+        ("import sys\nif rank != 0:\n    sys.exit()\nwork()\n", True),
+        ("def run():\n    work()\nif rank == 0:\n    run()\n", True),
+        ("def run():\n    work()\nspawn(run)\nif rank == 0:\n    run()\n", False),
+        ("def run():\n    work()\nif rank == 0 and not run:\n    run()\n", True),
+    ],
+)
+def test_work_is_left_to_one_rank(program: str, guarded: bool) -> None:
+    found = module(program)
+    (work,) = [c for c in found.calls if found.source.source(c) == "work()"]
+    assert (main_process_guard(found, work) is not None) is guarded
