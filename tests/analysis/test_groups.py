@@ -85,3 +85,43 @@ def exists(text: str) -> tuple[str, str]:
 )
 def test_the_group_where_the_loader_is_built(text: str, expected: tuple[str, str]) -> None:
     assert exists(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "exists", "condition"),
+    [
+        ('match mode:\n    case "ddp":\n        dist.init_process_group()\n', "optional", ""),
+        ("try:\n    dist.init_process_group()\nexcept RuntimeError:\n    pass\n", "optional", ""),
+        ("try:\n    dist.init_process_group()\nexcept RuntimeError:\n    raise\n", "always", ""),
+        ("dist.init_process_group()\ndist.destroy_process_group()\n", "unknown", ""),
+        ("if distributed:\n    dist.init_process_group()\n", "optional", "distributed"),
+        ("if distributed:\n    dist.init_process_group()\ndistributed = False\n", "optional", ""),
+        ("if (distributed and\n        True):\n    dist.init_process_group()\n", "optional", ""),
+        ("if distributed:\n    dist.init_process_group()\nother = DistributedSampler(ds)\n", "always", ""),
+        (
+            "if distributed:\n    dist.init_process_group()\nother = DistributedSampler(ds, 2, 0)\n",
+            "optional",
+            "distributed",
+        ),
+    ],
+)
+def test_what_stands_before_the_loader_shows_the_group(before: str, exists: str, condition: str) -> None:
+    found = site(
+        "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n"
+        f"{before}loader = DataLoader(ds)\n"
+    )
+    group = group_at(found.module, found.call, found.regimes)
+    assert (group.exists, group.condition) == (exists, condition)
+
+
+@pytest.mark.parametrize(
+    ("call", "condition"),
+    [("build(cfg)", "cfg.distributed"), ("build(cfg.data)", "")],
+)
+def test_a_condition_goes_with_its_name_into_a_function(call: str, condition: str) -> None:
+    found = site(
+        "import torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
+        "def build(cfg):\n    return DataLoader(cfg.ds)\n"
+        f"def main(cfg):\n    if cfg.distributed:\n        dist.init_process_group()\n    {call}\n"
+    )
+    assert group_at(found.module, found.call, found.regimes).condition == condition

@@ -8,6 +8,7 @@ from typing import Literal
 
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.module import Module
+from shardfix.analysis.names import DISTRIBUTED_SAMPLER
 from shardfix.analysis.processes import distributed_test
 from shardfix.analysis.regimes import ProgramRegimes
 
@@ -41,9 +42,43 @@ def group_at(module: Module, node: ast.AST, regimes: ProgramRegimes) -> Group:
             for made in list(inits):
                 if module.function(made) is target:
                     inits[call] = inits[made]
-    if not inits:
+    shown = _shown_by_sampler(module, node)
+    if shown is not None:
+        return shown
+    if not inits or _destroyed(module, node):
         return Group("unknown")
     return _before(module, node, inits, 0)
+
+
+def _shown_by_sampler(module: Module, node: ast.AST) -> Group | None:
+    """The group is there where a DistributedSampler that asks it for the rank was built before, always."""
+    function = module.function(node)
+    for call in module.calls:
+        if module.function(call) is not function or DISTRIBUTED_SAMPLER not in module.callee(call):
+            continue
+        arguments = module.arguments(call, DISTRIBUTED_SAMPLER)
+        if arguments.opaque or arguments.value("num_replicas") is not None or arguments.value("rank") is not None:
+            continue
+        around = module.around(call)
+        if any(isinstance(n, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)) for n in around):
+            continue
+        statement = module.statement(call)
+        before = module.statement(node) is not statement and statement.lineno < module.statement(node).lineno
+        if before and _dominates(module, call, node, module.evidence(call), direct=True) == Group(
+            "always", evidence=module.evidence(call)
+        ):
+            return Group("always", evidence=module.evidence(call))
+    return None
+
+
+def _destroyed(module: Module, node: ast.AST) -> bool:
+    """Whether the group is destroyed before a place, in its function."""
+    function = module.function(node)
+    for call in module.calls:
+        if "torch.distributed.destroy_process_group" in module.callee(call) and module.function(call) is function:
+            if _dominates(module, call, node, module.evidence(call)) is not None:
+                return True
+    return False
 
 
 def _in(module: Module, node: ast.AST) -> bool:
@@ -66,7 +101,7 @@ def _before(module: Module, node: ast.AST, inits: dict[ast.AST, Evidence], depth
     callers = module.callers(function)
     if not callers:
         return Group("unknown")
-    groups = [_before(module, call, inits, depth + 1) for call in callers]
+    groups = [_handed_over(module, call, _before(module, call, inits, depth + 1)) for call in callers]
     if any(g.exists == "unknown" for g in groups):
         return Group("unknown")
     if all(g.exists == "always" for g in groups):
@@ -83,18 +118,61 @@ def _same_condition(module: Module, node: ast.AST, groups: list[Group]) -> str:
     return condition if condition and _visible(module, condition, node) else ""
 
 
+def _handed_over(module: Module, call: ast.Call, group: Group) -> Group:
+    """A group's condition as the called function may write it: its names are global, or passed under the same name."""
+    if not group.condition:
+        return group
+    function = module.called_function(call)
+    for name in _names(group.condition):
+        bound = [d for d in module.bindings.definitions if d.key == name and d.scope is function]
+        passed = [
+            a
+            for a in [*call.args, *(k.value for k in call.keywords)]
+            if isinstance(a, ast.Name) and a.id == name and getattr(module.parameter_for(call, a), "arg", "") == name
+        ]
+        inner = function is not None and module.function(call) is module.function(function)
+        outer = not bound and (
+            inner or any(d.key == name and d.scope is module.tree for d in module.bindings.definitions)
+        )
+        here = module.function(call)
+        shadowed = any(d.key == name and d.scope is here for d in module.bindings.definitions) and not inner
+        if not ((passed and len(bound) == 1) or (outer and not shadowed)):
+            return Group(group.exists, "", group.evidence)
+    return group
+
+
+def _names(condition: str) -> set[str]:
+    return {n.id for n in ast.walk(ast.parse(condition, mode="eval")) if isinstance(n, ast.Name)}
+
+
+def _unchanged(module: Module, test: ast.expr, node: ast.AST) -> bool:
+    """Whether nothing is bound to a condition's names between it and a later place of the same function."""
+    written = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    written |= {module.source.source(n) for n in ast.walk(test) if isinstance(n, ast.Attribute)}
+    here = module.function(test)
+    first, last = getattr(test, "lineno", 0), getattr(module.statement(node), "lineno", 0)
+    return not any(
+        d.key in written and d.scope is (here or module.tree) and first < getattr(d.statement, "lineno", 0) < last
+        for d in module.bindings.definitions
+    )
+
+
 def _visible(module: Module, condition: str, node: ast.AST) -> bool:
     """Whether the names of a condition are read, or are parameters, in the function around a place."""
     function = module.function(node)
     if function is None:
         return False
-    names = {n.id for n in ast.walk(ast.parse(condition, mode="eval")) if isinstance(n, ast.Name)}
+    names = _names(condition)
     bound = {d.key for d in module.bindings.definitions if d.scope is function or d.scope is module.tree}
     return names <= bound
 
 
-def _dominates(module: Module, init: ast.AST, node: ast.AST, evidence: Evidence) -> Group | None:
-    """Whether ``init`` runs before ``node`` in the same function, always or under one condition."""
+def _dominates(module: Module, init: ast.AST, node: ast.AST, evidence: Evidence, direct: bool = False) -> Group | None:
+    """Whether ``init`` runs before ``node`` in the same function, always or under one condition.
+
+    Args:
+        direct: ``init`` itself shows the group; else it may be a call of a function that makes it.
+    """
     chain = [node, *module.around(node)]
     statement: ast.AST = module.statement(init)
     tests: list[ast.expr] = []
@@ -113,9 +191,12 @@ def _dominates(module: Module, init: ast.AST, node: ast.AST, evidence: Evidence)
             tests.append(parent.test if statement in parent.body else ast.UnaryOp(ast.Not(), parent.test))
             if parent in chain:
                 return None  # the other branch of the same condition
-        elif isinstance(parent, (ast.Try, ast.With, ast.AsyncWith)):
+        elif isinstance(parent, ast.Try):
+            goes_on = any(not isinstance(h.body[-1], (ast.Raise, ast.Return)) for h in parent.handlers)
+            unclear = unclear or (statement not in parent.finalbody and goes_on)
+        elif isinstance(parent, (ast.With, ast.AsyncWith)):
             pass
-        elif isinstance(parent, (ast.For, ast.While)):
+        elif isinstance(parent, (ast.For, ast.While, ast.ExceptHandler, ast.match_case)):
             unclear = True
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
             return None
@@ -123,13 +204,18 @@ def _dominates(module: Module, init: ast.AST, node: ast.AST, evidence: Evidence)
     if not tests and not unclear:
         # The group is made inside a helper: whether it makes it in every run can't be seen from the call.
         target = module.called_function(init) if isinstance(init, ast.Call) else None
-        direct = isinstance(init, ast.Call) and any(q.startswith("torch.distributed.") for q in module.callee(init))
+        direct = direct or (
+            isinstance(init, ast.Call) and any(q.startswith("torch.distributed.") for q in module.callee(init))
+        )
         if direct or (target is not None and _always_inside(module, target)):
             return Group("always", evidence=evidence)
         return Group("optional", evidence=evidence)
     if len(tests) == 1 and not unclear and not isinstance(tests[0], ast.UnaryOp):
-        if distributed_test(tests[0]) is True:
-            return Group("optional", module.source.source(tests[0]), evidence)
+        simple = not any(isinstance(n, ast.NamedExpr) for n in ast.walk(tests[0]))
+        condition = module.source.source(tests[0])
+        if distributed_test(tests[0]) is True and simple and "\n" not in condition:
+            if _unchanged(module, tests[0], node):
+                return Group("optional", condition, evidence)
     return Group("optional", evidence=evidence)
 
 
