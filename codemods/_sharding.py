@@ -8,10 +8,11 @@ import re
 from shardfix.codemods._findings import refuse
 from shardfix.codemods.insert_set_epoch import tell_epoch
 
+from shardfix.analysis.datasets import is_stream, means_rank, rank_in
 from shardfix.analysis.groups import group_at
-from shardfix.analysis.model import Finding
+from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import is_rank, is_world_size, main_process_guard
+from shardfix.analysis.processes import is_world_size, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.sites import Site
 from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
@@ -21,57 +22,35 @@ _WIDTH = 119  # a longer line is broken at its arguments
 
 
 def is_streaming(site: Site) -> bool:
-    """Whether the dataset is an IterableDataset of this file."""
-    module, dataset = site.module, site.dataset
-    values = [dataset] if dataset is not None else []
-    if isinstance(dataset, (ast.Name, ast.Attribute)):
-        values = [d.value for d in module.bindings.reaching(dataset) if d.value is not None and d.index is None]
-    for value in values:
-        if isinstance(value, ast.Call):
-            cls = module.class_definition(value.func)
-            if cls is not None and any(b.endswith("IterableDataset") for b in module.bases(cls)):
-                return True
-            if any(q.endswith("IterableDataset") for q in module.callee(value)):
-                return True
-    return False
+    """Whether the dataset is an IterableDataset, as far as the project shows."""
+    return site.dataset is not None and is_stream(site.module, site.dataset)
 
 
-_SPLITTERS = re.compile(r"split_dataset_by_node|split_by_node|\.shard\(")
-
-
-def split_by_hand(site: Site) -> bool:
-    """Whether the data is already split by rank: the dataset, what it is assigned from, its class, or the batches."""
+def split_by_hand(site: Site) -> Evidence | None:
+    """The line that shows that the data is already split by rank: what the dataset is made of, or the batches."""
     module, dataset = site.module, site.dataset
     if dataset is None:
-        return False
-    values: list[ast.AST] = [dataset]
-    if isinstance(dataset, (ast.Name, ast.Attribute)):
-        values += [d.value for d in module.bindings.reaching(dataset) if d.value is not None]
-    made = [module.class_definition(v.func) for v in values if isinstance(v, ast.Call)]
+        return None
+    found = rank_in(module, dataset)
+    if found is not None:
+        where, node = found
+        return where.evidence(node)
     loops = [u.node for u in site.flow.of("iterate") if isinstance(u.node, (ast.For, ast.AsyncFor))]
-    return (
-        any(_SPLITTERS.search(module.source.source(v)) for v in values if isinstance(v, ast.expr))
-        or any(_takes_a_part(v) for v in values)
-        or any(_cuts_by_rank(n) for root in [*values, *made] if root is not None for n in ast.walk(root))
-        or any(_cuts_by_rank(n) and _of_batch(n, loop) for loop in loops for n in ast.walk(loop))
-    )
+    cuts = (n for loop in loops for n in ast.walk(loop) if _cuts_by_rank(module, n) and _of_batch(n, loop))
+    cut = next(cuts, None)
+    return module.evidence(cut) if cut is not None else None
 
 
-def _takes_a_part(node: ast.AST) -> bool:
-    """``Stream(rank=get_rank(), world=get_world_size())``: who is told both may take a part."""
-    inner = [n for n in ast.walk(node) if isinstance(n, ast.expr)]
-    return any(is_rank(n) for n in inner) and any(is_world_size(n) for n in inner)
-
-
-def _cuts_by_rank(node: ast.AST) -> bool:
-    """``files[rank]``, ``files[rank::world_size]``, ``i % world_size == rank``."""
+def _cuts_by_rank(module: Module, node: ast.AST) -> bool:
+    """``batch[rank::world_size]``, ``parts[rank]`` beside the world size, ``i % world_size == rank``."""
     if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
-        by_rank = any(isinstance(n, ast.expr) and is_rank(n) for n in ast.walk(node.slice))
-        return by_rank and (isinstance(node.slice, ast.Slice) or _takes_a_part(node))
+        by_rank = any(isinstance(n, ast.expr) and means_rank(module, n) for n in ast.walk(node.slice))
+        everywhere = any(isinstance(n, ast.expr) and is_world_size(n) for n in ast.walk(node))
+        return by_rank and (isinstance(node.slice, ast.Slice) or everywhere)
     if isinstance(node, ast.Compare):
         inner = [n for n in ast.walk(node) if isinstance(n, ast.expr)]
-        return any(is_rank(n) for n in inner) and any(
-            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and is_world_size(n.right) for n in inner
+        return any(means_rank(module, n) for n in inner) and any(
+            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in inner
         )
     return False
 
@@ -141,8 +120,9 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         return refuse(site, "SHD905", evidence=(module.evidence(guard),))
     if is_streaming(site):
         return refuse(site, "SHD908")
-    if split_by_hand(site):
-        return refuse(site, "SHD917")
+    split = split_by_hand(site)
+    if split is not None:
+        return refuse(site, "SHD917", evidence=(split,))
     dataset = site.dataset
     if dataset is None or any(
         a.from_dict for a in site.arguments.bound.values() if a.name in ("shuffle", "sampler", "dataset")

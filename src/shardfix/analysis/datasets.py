@@ -1,0 +1,215 @@
+"""What a dataset is made of: whether its samples depend on the rank already, and whether it is a stream."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardfix.analysis.bindings import Definition
+from shardfix.analysis.flow import last_name
+from shardfix.analysis.module import Module
+from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test, is_rank
+
+_CALLS = 4  # how many calls a value is followed into or out of
+_LIMIT = 3000  # nodes that are followed; a dataset of more is judged by these
+_SPLITTERS = re.compile(r"split_dataset_by_node|split_by_node|\.shard\(")
+_METHODS = ("__init__", "__getitem__", "__getitems__", "__iter__", "__len__")
+_SETTINGS = frozenset(
+    {"args", "cfg", "config", "conf", "opt", "opts", "options", "hparams", "params", "FLAGS", "flags"}
+)
+# Where a rank says on which device or how loudly, not which samples.
+_ELSEWHERE = frozenset({"to", "cuda", "device", "set_device", "print", "tqdm", "trange", "barrier"})
+_LOGS = frozenset(
+    {"info", "debug", "warning", "warn", "error", "log", "seed", "manual_seed", "manual_seed_all", "write"}
+)
+_KEYWORDS = frozenset({"device", "map_location", "disable", "desc", "verbose", "device_map", "device_ids"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A node to look at. ``inside``: it was entered by a call, whose arguments were looked at where they stand."""
+
+    module: Module
+    node: ast.AST
+    calls: int
+    inside: bool
+
+
+def rank_in(module: Module, dataset: ast.expr) -> tuple[Module, ast.AST] | None:
+    """The expression because of which a dataset holds one rank's samples only, with its module; None if none is seen.
+
+    Followed are the names it reads, what called functions return, the methods of dataset classes, and, where it is a
+    parameter, what the callers pass.
+    """
+    for step in _made_of(module, dataset):
+        if isinstance(step.node, ast.Call) and _SPLITTERS.search(step.module.source.source(step.node)):
+            return step.module, step.node
+        if isinstance(step.node, ast.expr) and is_rank(step.node) and not _counted(step.module, step.node):
+            return step.module, step.node
+        if isinstance(step.node, ast.IfExp) and (is_main_test(step.node.test) or is_not_main_test(step.node.test)):
+            return step.module, step.node.test
+    return None
+
+
+def _counted(module: Module, node: ast.expr) -> bool:
+    """``for rank, item in enumerate(...)``: a place in a ranking."""
+    definitions = module.bindings.reaching(node) if isinstance(node, ast.Name) else frozenset()
+    return bool(definitions) and all(d.kind == "loop" for d in definitions)
+
+
+def means_rank(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is a rank, or a name that is given one."""
+    if is_rank(node):
+        return not _counted(module, node)
+    definitions = module.bindings.reaching(node) if isinstance(node, ast.Name) else frozenset()
+    values = [d.value for d in definitions if d.kind == "assign" and d.index is None]
+    return any(v is not None and is_rank(v) for v in values)
+
+
+def _made_of(module: Module, dataset: ast.expr) -> Iterator[_Step]:
+    """Every node that a dataset's value is made of, nearest first."""
+    queue = deque([_Step(module, dataset, 0, False)])
+    seen: set[ast.AST] = set()
+    while queue and len(seen) < _LIMIT:
+        step = queue.popleft()
+        if step.node in seen:
+            continue
+        seen.add(step.node)
+        yield step
+        queue.extend(_children(step))
+        queue.extend(_behind(step))
+
+
+def _children(step: _Step) -> Iterator[_Step]:
+    node = step.node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(node, ast.Call) and child is not node.func and last_name(node.func) in _ELSEWHERE:
+            continue
+        if isinstance(child, ast.keyword) and child.arg in _KEYWORDS:
+            continue
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Call):
+            if last_name(child.value.func) in _LOGS:
+                continue
+        if isinstance(child, ast.expr) and (_asks_which(child) or isinstance(getattr(child, "ctx", None), ast.Store)):
+            continue
+        if isinstance(child, (ast.arguments, ast.expr_context)):
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in node.decorator_list:
+            continue
+        yield _Step(step.module, child, step.calls, step.inside)
+
+
+def _asks_which(node: ast.expr) -> bool:
+    """``rank == 0``, ``rank in (-1, 0)``: whether something is printed or fetched here, not which samples."""
+    if not isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+        return False
+    return is_main_test(node) or is_not_main_test(node) or distributed_test(node) is not None
+
+
+def _behind(step: _Step) -> Iterator[_Step]:
+    """What stands behind a name, an attribute or a call."""
+    module, node = step.module, step.node
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        if isinstance(node, ast.Name) and node.id in _SETTINGS:
+            return
+        for where, d in _definitions(module, node):
+            if d.kind == "parameter":
+                if not step.inside and step.calls < _CALLS:
+                    for value in _passed(where, d):
+                        yield _Step(where, value, step.calls + 1, False)
+            elif d.value is not None and d.kind in ("assign", "loop", "augmented", "other"):
+                yield _Step(where, d.value, step.calls, step.inside)
+    elif isinstance(node, ast.Call) and step.calls < _CALLS:
+        for where, cls in module.project_classes(node.func):
+            for name in _METHODS:
+                method = where.method(cls, name)
+                if method is not None:
+                    yield _Step(where, method, step.calls + 1, True)
+        for where, function in called(module, node):
+            for value in returned(where, function):
+                yield _Step(where, value, step.calls + 1, True)
+
+
+def _definitions(module: Module, node: ast.Name | ast.Attribute) -> list[tuple[Module, Definition]]:
+    found = list(module.bindings.reaching(node))
+    if not found and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        cls = module.class_of(node)
+        found = module.attribute_definitions.get((cls, node.attr), []) if cls is not None else []
+    outside = [(m, o) for d in found if d.kind == "import" for q in module.qualify(node) for m, o in module.named(q)]
+    return [(module, d) for d in found if d.kind != "import"] + [(m, d) for m, d in outside if d.kind == "assign"]
+
+
+def _passed(module: Module, parameter: Definition) -> Iterator[ast.expr]:
+    """What the callers in this file give to a parameter."""
+    for call in module.callers(parameter.scope):
+        for argument in (*call.args, *call.keywords):
+            if module.parameter_for(call, argument) is parameter.node:
+                yield argument.value if isinstance(argument, ast.keyword) else argument
+
+
+def called(module: Module, call: ast.Call) -> list[tuple[Module, ast.AST]]:
+    """The functions of this project that a call may run, each with its module."""
+    own = module.called_function(call)
+    if own is not None:
+        return [(module, own)] if own.name != "__init__" else []
+    found = [(m, d.node) for q in sorted(module.callee(call)) for m, d in module.named(q)]
+    return [(m, n) for m, n in found if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def returned(module: Module, function: ast.AST) -> list[ast.expr]:
+    """What a function returns or yields."""
+    return [
+        n.value
+        for n in ast.walk(function)
+        if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and n.value is not None
+        if module.function(n) is function
+    ]
+
+
+def is_stream(module: Module, dataset: ast.expr) -> bool:
+    """Whether a dataset may be an IterableDataset: a class of the project or of torch, a dataset that is loaded with
+    ``streaming=True``, a WebDataset or an iterable data pipe; through names, factories and parameters."""
+    queue = deque([_Step(module, dataset, 0, False)])
+    seen: set[ast.AST] = set()
+    while queue and len(seen) < _LIMIT:
+        step = queue.popleft()
+        if step.node in seen:
+            continue
+        seen.add(step.node)
+        node = step.node
+        if isinstance(node, ast.Call):
+            if _streams(step.module, node):
+                return True
+            if isinstance(node.func, ast.Attribute):  # .map(...), .shuffle(...) of a stream are streams
+                queue.append(_Step(step.module, node.func.value, step.calls, step.inside))
+            if step.calls < _CALLS:
+                for where, function in called(step.module, node):
+                    queue.extend(_Step(where, v, step.calls + 1, True) for v in returned(where, function))
+        elif isinstance(node, ast.IfExp):
+            queue.extend(_Step(step.module, n, step.calls, step.inside) for n in (node.body, node.orelse))
+        elif isinstance(node, ast.Subscript):
+            queue.append(_Step(step.module, node.value, step.calls, step.inside))
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            queue.extend(_Step(step.module, n, step.calls, step.inside) for n in node.elts)
+        elif isinstance(node, ast.Dict):
+            queue.extend(_Step(step.module, n, step.calls, step.inside) for n in node.values)
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            queue.extend(_behind(step))
+    return False
+
+
+def _streams(module: Module, call: ast.Call) -> bool:
+    for keyword in call.keywords:
+        if keyword.arg == "streaming" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
+            return True
+    callee = module.callee(call)
+    if any(q.endswith("IterableDataset") or q.startswith("webdataset.") or ".datapipes.iter." in q for q in callee):
+        return True
+    return any(
+        b.endswith(("IterableDataset", "IterDataPipe"))
+        for where, cls in module.project_classes(call.func)
+        for b in where.bases(cls)
+    )

@@ -1,0 +1,128 @@
+"""Where a loader gets a DistributedSampler, and where that would be wrong: data split already, streams, other code."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardfix.analysis.model import Options
+from shardfix.analysis.module import parse
+from shardfix.analysis.project import link
+from shardfix.planning import Plan, make_plan
+from shardfix.rewrite.applier import apply
+from shardfix.rewrite.edits import CreateFile
+
+HEAD = (
+    "import torch.distributed as dist\n"
+    "from torch.utils.data import DataLoader\n"
+    "from torch.utils.data.distributed import DistributedSampler\n"
+    "\n"
+    "\n"
+)
+INIT = "    dist.init_process_group()\n"
+LOADER = "    loader = DataLoader(train_set, shuffle=True)\n"
+LOOP = "    for epoch in range(3):\n        for batch in loader:\n            model(batch).backward()\n"
+
+
+def plan(text: str | dict[str, str]) -> Plan:
+    files = {"train.py": text} if isinstance(text, str) else text
+    return make_plan(link({path: parse(path, t) for path, t in files.items()}), ("train.py",), Options(sanitizer="off"))
+
+
+def after(text: str | dict[str, str]) -> str:
+    before = text if isinstance(text, str) else text["train.py"]
+    edits = [e for c in plan(text).changes for e in c.edits if not isinstance(e, CreateFile)]
+    return apply(before, list(dict.fromkeys(edits)), path="train.py").text
+
+
+def codes(text: str | dict[str, str]) -> list[str]:
+    """The codes of what is refused, and ``edit`` for each loader that is edited."""
+    found = plan(text)
+    return [c for r in found.reports for c in ([f.code for f in r.findings] or [r.verdict])]
+
+
+@pytest.mark.parametrize(
+    ("before", "made"),
+    [
+        pytest.param(
+            "", "files = files[dist.get_rank() :: dist.get_world_size()]\n    train_set = Rows(files)", id="name"
+        ),
+        pytest.param("", "train_set = files[dist.get_rank()]", id="one part a rank"),
+        pytest.param("", "rank = dist.get_rank()\n    train_set = load(f'train_{rank}.pt')", id="one file a rank"),
+        pytest.param("", "r = dist.get_rank()\n    part = files[r]\n    train_set = list(part)", id="through names"),
+        pytest.param(
+            "",
+            "r, w = dist.get_rank(), dist.get_world_size()\n"
+            "    train_set = [f for i, f in enumerate(files) if i % w == r]",
+            id="a remainder through names",
+        ),
+        pytest.param(
+            "def load(files):\n    return files[dist.get_rank() :: dist.get_world_size()]\n",
+            "train_set = load(files)",
+            id="what a function returns",
+        ),
+        pytest.param(
+            "class Rows:\n    def __init__(self, n):\n        self.start = dist.get_rank() * n\n",
+            "train_set = Rows(files)",
+            id="the dataset's own class",
+        ),
+        pytest.param("", "train_set = big if dist.get_rank() == 0 else small", id="chosen by rank"),
+    ],
+)
+def test_data_that_depends_on_the_rank_is_not_split_again(before: str, made: str) -> None:
+    text = HEAD + before + "def main(files, model):\n" + INIT + f"    {made}\n" + LOADER + LOOP
+    assert codes(text) == ["SHD917"]
+
+
+def test_data_that_a_caller_splits_by_rank_is_not_split_again() -> None:
+    text = HEAD + "def train(train_set, model):\n" + LOADER + LOOP + "def main(files, model):\n" + INIT
+    assert codes(text + "    train(files[dist.get_rank() :: 2], model)\n") == ["SHD917"]
+    assert codes(text + "    train(files, model)\n") == ["edit"]
+
+
+@pytest.mark.parametrize(
+    ("before", "made"),
+    [
+        pytest.param("", "train_set = files.to(rank)", id="the device"),
+        pytest.param("", "train_set = load(files, map_location=f'cuda:{rank}')", id="where it is loaded"),
+        pytest.param("", "train_set = Rows(files, download=rank == 0)", id="who downloads"),
+        pytest.param("", "train_set = tqdm(files, disable=rank != 0)", id="who shows progress"),
+        pytest.param(
+            "class Rows:\n    def __init__(self, files):\n        print(dist.get_rank())\n",
+            "train_set = Rows(files)",
+            id="what is printed",
+        ),
+        pytest.param(
+            "def load(files):\n    if dist.get_rank() == 0:\n        fetch()\n    return files\n",
+            "train_set = load(files)",
+            id="who fetches",
+        ),
+    ],
+)
+def test_a_rank_that_chooses_no_samples_is_no_split(before: str, made: str) -> None:
+    text = HEAD + before + "def main(files, model, rank):\n" + INIT + f"    {made}\n" + LOADER + LOOP
+    assert codes(text) == ["edit"]
+
+
+STREAM = "from torch.utils.data import IterableDataset\n\n\nclass Rows(IterableDataset):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("    train_set = Rows()\n", id="made here"),
+        pytest.param("    train_set = make()\n", id="by a factory"),
+        pytest.param("    train_set = load_dataset('c4', streaming=True)['train'].shuffle()\n", id="streaming"),
+        pytest.param("    train_set = webdataset.WebDataset('x.tar').decode()\n", id="WebDataset"),
+    ],
+)
+def test_a_stream_gets_no_sampler(body: str) -> None:
+    made = "import webdataset\n" + STREAM + "def make():\n    return Rows()\n"
+    text = made + HEAD + "def main(model):\n" + INIT + body + LOADER.replace(", shuffle=True", "") + LOOP
+    assert codes(text) == ["SHD711"]
+    assert after(text) == text
+
+
+def test_a_stream_of_another_file_and_of_a_caller_gets_no_sampler() -> None:
+    text = "from stream import Rows\n" + HEAD + "def train(train_set, model):\n" + INIT
+    text += LOADER.replace(", shuffle=True", "") + LOOP + "train(Rows(), None)\n"
+    assert codes({"stream.py": STREAM, "train.py": text}) == ["SHD711"]
