@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shardfix.codemods import remove_redundant_sampler
 from shardfix.codemods._findings import refuse
+from shardfix.codemods._sharding import is_streaming, split_by_hand
 
+from shardfix.analysis.accelerators import is_trainer_hook
+from shardfix.analysis.flow import follow
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.owners import Ownership
+from shardfix.analysis.processes import main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import Edit, WrapExpression
@@ -21,31 +26,19 @@ _OWN_SAMPLERS = ("_get_train_sampler", "_get_eval_sampler", "get_train_sampler",
 def _override(site: Site, options: Options) -> Change | Finding | str | None:
     if site.owner != "hf-trainer":
         return None
-    if isinstance(site.dataset, (ast.List, ast.Tuple)) and not site.dataset.elts:
-        return "its dataset is empty"
-    if "distributed" in site.kinds:
-        return "a DistributedSampler shards it, and the trainer uses the loader as it is"
-    for arm in (*site.arms, *site.batch_arms):
-        own = (
-            isinstance(arm.node, ast.Call)
-            and isinstance(arm.node.func, ast.Attribute)
-            and arm.node.func.attr in _OWN_SAMPLERS
-        )
-        if arm.kind in ("custom", "parameter", "unknown") and not own:
-            return refuse(
-                site, "SHD902" if arm.kind != "custom" else "SHD915", evidence=(site.module.evidence(arm.node),)
-            )
+    left = _left_alone(site)
+    if left is not None:
+        return left
     module = site.module
-    edits: list[Edit] = []
-    if isinstance(module.parents[site.call], ast.Return):
-        edits.append(WrapExpression(module.path, module.source.span(site.call), "self.accelerator.prepare(", ")"))
-    else:
-        function = module.function(site.call)
-        for alias in site.flow.aliases:
-            if isinstance(module.parents[alias], ast.Return) and module.function(alias) is function:
-                edits.append(WrapExpression(module.path, module.source.span(alias), "self.accelerator.prepare(", ")"))
-    if not edits:
+    returned = _returned(site)
+    if not returned:
         return refuse(site, "SHD901", note="the override does not return the loader directly")
+    against = _against(site, returned)
+    if against is not None:
+        return against
+    edits: list[Edit] = [
+        WrapExpression(module.path, module.source.span(value), "self.accelerator.prepare(", ")") for value in returned
+    ]
     redundant = _redundant(site, options)
     return Change(
         site.location,
@@ -60,6 +53,65 @@ def _override(site: Site, options: Options) -> Change | Finding | str | None:
         ),
         evidence=site.owner_evidence,
     )
+
+
+def _left_alone(site: Site) -> Finding | str | None:
+    """Why a loader must not be prepared by itself."""
+    if isinstance(site.dataset, (ast.List, ast.Tuple)) and not site.dataset.elts:
+        return "its dataset is empty"
+    if "distributed" in site.kinds:
+        return "a DistributedSampler shards it, and the trainer uses the loader as it is"
+    if split_by_hand(site):
+        return refuse(site, "SHD908" if is_streaming(site) else "SHD917")
+    for arm in (*site.arms, *site.batch_arms):
+        own = (
+            isinstance(arm.node, ast.Call)
+            and isinstance(arm.node.func, ast.Attribute)
+            and arm.node.func.attr in _OWN_SAMPLERS
+        )
+        if arm.kind in ("custom", "parameter", "unknown") and not own:
+            return refuse(
+                site, "SHD902" if arm.kind != "custom" else "SHD915", evidence=(site.module.evidence(arm.node),)
+            )
+    return None
+
+
+def _returned(site: Site) -> list[ast.expr]:
+    """The expressions by which the overrides return the loader, in source order."""
+    module = site.module
+    found = [
+        alias
+        for alias in site.flow.aliases
+        if isinstance(module.parents[alias], ast.Return) and is_trainer_hook(module, module.function(alias))
+    ]
+    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+
+def _against(site: Site, returned: Sequence[ast.expr]) -> Finding | None:
+    """What reads or returns the loader so that prepare() in the override would be half of the repair, or a fault."""
+    module = site.module
+    for use in site.flow.of("argument", "escape"):
+        outer = module.parents.get(use.node)
+        if isinstance(outer, (ast.Return, ast.Assign, ast.AnnAssign)) and use.prepared is None:
+            note = f"line {module.location(use.node).line} makes something else of it, which stays unprepared"
+            return _by_hand(site, note, use.node, "hand the loader to self.accelerator.prepare where it is built")
+    for hook in {module.function(value) for value in returned}:
+        for call in module.callers(hook) if hook is not None else ():
+            for use in follow(module, call, site.options.prepare_functions).of("iterate", "next"):
+                guard = next((g for n in (use.node, *use.calls) if (g := main_process_guard(module, n))), None)
+                if guard is not None:
+                    line = module.location(use.node).line
+                    note = f"line {line} reads what the override returns on one process only, which would get a part"
+                    return _by_hand(site, note, guard, "let that code build a loader of its own, then run this again")
+    for other in site.siblings:
+        if other is not site and set(_returned(other)) & set(returned) and _left_alone(other) is not None:
+            note = f"the loader of line {other.location.line} is returned by the same expression and must stay plain"
+            return _by_hand(site, note, other.call, "return the two loaders by statements of their own")
+    return None
+
+
+def _by_hand(site: Site, note: str, node: ast.AST, remedy: str) -> Finding:
+    return replace(refuse(site, "SHD901", note=note, evidence=(site.module.evidence(node),)), remedy=remedy)
 
 
 def _redundant(site: Site, options: Options) -> tuple[Change, ...]:
@@ -108,8 +160,9 @@ RULE = Rule(
         "(transformers 5.24). A plain loader is read whole by every rank."
     ),
     refuses=(
-        "Where the sampler is the project's own or comes from elsewhere, and where the override does not return the "
-        "loader itself."
+        "Where the sampler is the project's own or comes from elsewhere, where the dataset is split by rank already, "
+        "where the override does not return the loader itself on every path, and where what it returns is read on one "
+        "process only."
     ),
     plan=plan,
     valid=(

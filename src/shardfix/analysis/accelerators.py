@@ -12,6 +12,7 @@ from shardfix.analysis.names import ACCELERATOR, canonical
 
 # yes, no: its class is seen. maybe: an unseen call made it. open: nothing is seen, so that its name may speak.
 _Made = Literal["yes", "no", "maybe", "open"]
+TRAINER_HOOKS = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
 _FOLLOWED = 6  # steps back from a name to what made its value
 
 
@@ -207,3 +208,11 @@ def is_hf_trainer(module: Module, cls: ast.ClassDef) -> bool:
         if root.split(".")[0] in ("transformers", "trl", "sentence_transformers") and last.endswith("Trainer"):
             return True
     return False
+
+
+def is_trainer_hook(module: Module, function: ast.AST | None) -> bool:
+    """Whether a method is one by which a ``transformers.Trainer`` gets its loaders."""
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.name not in TRAINER_HOOKS:
+        return False
+    cls = module.class_of(function)
+    return cls is not None and is_hf_trainer(module, cls)

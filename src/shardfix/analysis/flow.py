@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module, attribute_key
-from shardfix.analysis.regimes import is_prepare
 
 UseKind = Literal[
     "prepare", "iterate", "next", "attribute", "argument", "escape", "returned", "length", "sanitize", "discarded"
@@ -403,5 +403,5 @@ class _Walker:
             for load in m.attribute_loads.get(getattr(function, "name", ""), []):
                 self.push(_State(load, access, s.prepared, s.calls))
             return
-        if not callers:
+        if not callers or is_trainer_hook(m, function):
             self.use("returned", function, s)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from shardfix.analysis.accelerators import is_trainer_hook
 from shardfix.analysis.flow import Flow, last_name
 from shardfix.analysis.model import Evidence, Options, Owner
 from shardfix.analysis.module import Module
-from shardfix.analysis.regimes import ProgramRegimes, is_hf_trainer, is_lightning
+from shardfix.analysis.regimes import ProgramRegimes, is_lightning
 
 _LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
-_HF_HOOKS = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
 _PREPARES = ("prepare", "prepare_data_loader", "setup")
 _FIT = ("fit", "validate", "test", "predict")
 # Frameworks that bring their own sharding, or a launch of their own, to every loader of a program that uses them.
@@ -93,11 +93,22 @@ def _hook(module: Module, call: ast.Call, flow: Flow) -> Ownership | None:
             continue
         if is_lightning(module, cls) or (name in _LIGHTNING_HOOKS and _imports_lightning(module)):
             return Ownership("lightning", (module.evidence(cls),))
-        if name in _HF_HOOKS and is_hf_trainer(module, cls):
-            if flow.of("prepare"):
-                return _prepared(module, flow)
-            return Ownership("hf-trainer", (module.evidence(cls), module.evidence(function)))
+        if is_trainer_hook(module, function):
+            plain = [u.node for u in flow.of("returned") if u.prepared is None and is_trainer_hook(module, u.node)]
+            if not flow.of("prepare"):
+                return Ownership("hf-trainer", (module.evidence(cls), module.evidence((plain or [function])[0])))
+            return _plain_and_prepared(module, flow, plain[0]) if plain else _prepared(module, flow)
     return None
+
+
+def _plain_and_prepared(module: Module, flow: Flow, hook: ast.AST) -> Ownership:
+    prepared, plain = module.evidence(flow.of("prepare")[0].node), module.evidence(hook)
+    return Ownership(
+        "unknown",
+        (prepared, plain),
+        f"the loader is prepared in line {prepared.location.line}, and {getattr(hook, 'name', 'a hook')} in line "
+        f"{plain.location.line} returns it plain",
+    )
 
 
 def _imports_lightning(module: Module) -> bool:
