@@ -376,6 +376,28 @@ def test_a_module_that_a_ddp_program_imports_is_unknown() -> None:
     assert found.ownership.missing.startswith("main.py imports this module and runs under ddp")
 
 
+@pytest.mark.parametrize(
+    ("more", "owner"), [("", "unknown"), ("import torch.distributed as dist\ndist.init_process_group()\n", "ddp")]
+)
+def test_a_sampler_alone_does_not_outweigh_an_accelerate_program_that_imports_it(more: str, owner: str) -> None:
+    found = site(
+        {
+            "data.py": more + PLAIN + "from torch.utils.data.distributed import DistributedSampler\n"
+            "def make(d):\n    return DataLoader(d, sampler=DistributedSampler(d))\n",
+            "main.py": "from accelerate import Accelerator\nfrom data import make\n"
+            "loader = Accelerator().prepare(make(d))\n",
+        },
+        "data.py",
+    )
+    assert found.owner == owner
+    if owner == "unknown":
+        assert found.ownership.missing == (
+            "the DistributedSampler in line 4 is all that speaks for ddp here, and main.py imports this module and "
+            "runs under accelerate"
+        )
+        assert [e.location.path for e in found.owner_evidence] == ["data.py", "main.py"]
+
+
 def test_a_helper_of_the_project_that_makes_the_group_counts_where_it_is_called() -> None:
     files = {
         "setup.py": 'import torch.distributed as dist\ndef setup():\n    dist.init_process_group("gloo")\n',

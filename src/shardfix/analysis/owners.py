@@ -73,6 +73,16 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
     if "ddp" in present:
         evidence = regimes.first("ddp")
         assert evidence is not None
+        mine = [r for r in regimes.own if r.owner == "ddp"]
+        elsewhere = next(((path, r) for path, r in regimes.outer if r.owner == "accelerate"), None)
+        if elsewhere is not None and all(r.what == "sampler" for r in mine):
+            path, regime = elsewhere
+            return Ownership(
+                "unknown",
+                (evidence, regime.evidence),
+                f"the DistributedSampler in line {evidence.location.line} is all that speaks for ddp here, and {path} "
+                "imports this module and runs under accelerate",
+            )
         return Ownership("ddp", (evidence,))
     if regimes.outer:
         path, regime = regimes.outer[0]
