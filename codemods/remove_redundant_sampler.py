@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from shardfix.codemods._findings import lengths, refuse
+from shardfix.codemods._telling import Retold, needs_telling, retell, sampler_arms
 from shardfix.codemods._unused import Taken, unused_statements
 
 from shardfix.analysis.bindings import Definition
+from shardfix.analysis.epochs import SetEpoch
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options, Tier
 from shardfix.analysis.module import Module
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -20,8 +22,6 @@ from shardfix.rewrite.edits import (
     DropKeyword,
     DropStatement,
     Edit,
-    InsertStatements,
-    ReplaceExpression,
     SetKeyword,
 )
 
@@ -40,6 +40,7 @@ class _Removal:
     reason: str
     consequences: tuple[str, ...]
     evidence: tuple[Evidence, ...]
+    gone: frozenset[ast.AST] = field(default=frozenset())
 
 
 def _intended_shuffle(site: Site, arm: Arm) -> str | None:
@@ -58,21 +59,57 @@ def _intended_shuffle(site: Site, arm: Arm) -> str | None:
         return "False"
     if isinstance(shuffle, ast.Constant):
         return "True"
-    return _without_sampler(site, shuffle)
+    return _beside(site, arm, shuffle) or _without_sampler(site, shuffle)
+
+
+def _beside(site: Site, arm: Arm, shuffle: ast.expr) -> str | None:
+    """The constant that ``shuffle`` is given in the very branch in which the sampler is given this arm."""
+    module = site.module
+    if not isinstance(shuffle, ast.Name) or not arm.definitions:
+        return None
+    found = [
+        d
+        for d in module.bindings.reaching(shuffle)
+        if isinstance(d.statement, ast.stmt) and arm.definitions[0].statement in module.block(d.statement)
+    ]
+    value = found[0].value if len(found) == 1 and found[0].kind == "assign" else None
+    if isinstance(value, ast.Constant) and isinstance(value.value, bool):
+        return str(value.value)
+    return None
 
 
 def _without_sampler(site: Site, test: ast.expr) -> str | None:
     """``shuffle=(sampler is None)`` and its kin, read for the case that there is no sampler."""
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and _is_none(test.comparators[0]):
+    if _says_none(site, test):
         return "True"
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.Name):
-        value = site.arguments.value("sampler")
-        return "True" if isinstance(value, ast.Name) and value.id == test.operand.id else None
+    if isinstance(test, ast.IfExp) and isinstance(test.body, ast.Constant) and isinstance(test.orelse, ast.Constant):
+        if _says_none(site, test.test):
+            return str(bool(test.body.value))
+        if _says_some(site, test.test):
+            return str(bool(test.orelse.value))
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        rest = [v for v in test.values if not (isinstance(v, ast.Compare) and _is_none(v.comparators[0]))]
+        rest = [v for v in test.values if not _says_none(site, v)]
         if len(rest) == 1 and len(test.values) == 2:
             return site.module.source.source(rest[0])
     return None
+
+
+def _is_sampler(site: Site, node: ast.expr) -> bool:
+    """Whether an expression of the loader's call is the sampler that it gets."""
+    value = site.arguments.value("sampler")
+    return isinstance(value, (ast.Name, ast.Attribute)) and same_expression(site.module, node, value)
+
+
+def _says_none(site: Site, test: ast.expr) -> bool:
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_none(test.comparators[0]):
+        return isinstance(test.ops[0], (ast.Is, ast.Eq)) and _is_sampler(site, test.left)
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and _says_some(site, test.operand)
+
+
+def _says_some(site: Site, test: ast.expr) -> bool:
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_none(test.comparators[0]):
+        return isinstance(test.ops[0], (ast.IsNot, ast.NotEq)) and _is_sampler(site, test.left)
+    return _is_sampler(site, test)
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -133,8 +170,6 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
     if any(not (isinstance(s, ast.Constant) and s.value == 0) for s in seeds):
         reason = "the sampler's seed= is lost: the order no longer depends on it"
     edits: list[Edit] = _loader_edits(site, shuffle)
-    told = _retell(site)
-    edits.extend(told)
     code = "SHD201" if distributed else "SHD101" if site.owner == "accelerate" else "SHD103"
     tier: Tier = "unsafe" if reason else "cosmetic" if code == "SHD103" else "safe"
     evidence = tuple(module.evidence(a.node) for a in site.arms if a.kind != "none")
@@ -192,7 +227,6 @@ def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | N
         edits.append(SetKeyword(module.path, call, "drop_last", module.source.source(drop)))
     for name in _class_names(module, (batch, arm)):
         edits.append(DropImport(module.path, name))
-    edits.extend(_retell(site))
     code = "SHD201" if arm.kind == "distributed" else "SHD102"
     return _Removal(
         site,
@@ -243,79 +277,10 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
-def _retell(site: Site) -> list[Edit]:
-    """``sampler.set_epoch(e)`` becomes ``loader.set_epoch(e)`` on the prepared loader; where none is in sight it goes,
-    since accelerate tells the epoch itself. Guards that ask about the sampler go with it."""
-    module, path = site.module, site.module.path
-    edits: list[Edit] = []
-    for told in site.told:
-        if told.receiver in site.flow.aliases and not isinstance(told.call.func, ast.Call):
-            continue  # loader.set_epoch already
-        loader = _prepared_name(site, told.call)
-        statement: ast.stmt = module.statement(told.call)
-        guard = module.parents[statement]
-        dropped = statement
-        while (
-            isinstance(guard, ast.If) and len(guard.body) == 1 and not guard.orelse and _asks_sampler(site, guard.test)
-        ):
-            dropped = guard
-            guard = module.parents[dropped]
-        if not isinstance(statement, ast.Expr):
-            continue
-        if (
-            loader
-            and dropped is statement
-            and statement.value is told.call
-            and isinstance(told.call.func, ast.Attribute)
-        ):
-            edits.append(ReplaceExpression(path, module.source.span(told.receiver), loader))
-            continue
-        if loader and told.argument is not None:
-            line = f"{loader}.set_epoch({module.source.source(told.argument)})"
-            edits.append(InsertStatements(path, module.source.span(dropped), "before", (line,)))
-        if isinstance(guard, ast.If) and module.block(dropped) == [dropped] and not guard.orelse and not loader:
-            dropped = guard
-        edits.append(DropStatement(path, module.source.span(dropped)))
-    return edits
-
-
-def _only_asks(site: Site, guard: ast.If) -> bool:
-    """Whether an ``if`` does one thing, and its test asks what the sampler is."""
-    return len(guard.body) == 1 and not guard.orelse and _asks_sampler(site, guard.test)
-
-
-def _asks_sampler(site: Site, test: ast.expr) -> bool:
-    """Whether a guard asks what the sampler is: ``isinstance``, ``hasattr``, ``is not None`` on it."""
-    flows = [site.sampler_flow(a) for a in site.arms if isinstance(a.node, ast.Call)]
-    for node in ast.walk(test):
-        if not isinstance(node, ast.expr):
-            continue
-        if any(node in f.aliases for f in flows):
-            return True
-        if isinstance(node, ast.Attribute) and node.attr == "sampler" and node.value in site.flow.aliases:
-            return True
-    return False
-
-
-def _prepared_name(site: Site, node: ast.AST) -> str:
-    """How the prepared loader is called in the function of ``node``, at or after it."""
-    module = site.module
-    function = module.function(node)
-    for use in site.flow.uses:
-        if use.prepared is not None and isinstance(use.value, (ast.Name, ast.Attribute)):
-            if module.function(use.value) is function:
-                name = use.value
-                loops = [n for n in module.around(node) if isinstance(n, (ast.For, ast.While))]
-                inside = any(n in loops for n in module.around(name))
-                if inside or getattr(name, "lineno", 0) >= getattr(node, "lineno", 0):
-                    return module.source.source(name)
-    return ""
-
-
 def _taken(removal: _Removal) -> Taken:
     """The nodes that are gone once a removal is made: the sampler, what asks for it, and how it was told the epoch."""
-    site, module = removal.site, removal.site.module
-    nodes: set[ast.AST] = set()
+    site = removal.site
+    nodes: set[ast.AST] = set(removal.gone)
     for name in ("sampler", "batch_sampler", "shuffle"):
         value = site.arguments.value(name)
         edited = name != "shuffle" or any(
@@ -323,14 +288,9 @@ def _taken(removal: _Removal) -> Taken:
         )
         if value is not None and edited:
             nodes.update(ast.walk(value))
-    for told in site.told:
-        statement: ast.AST = module.statement(told.call)
-        nodes.update(ast.walk(statement))
-        outer = module.parents[statement]
-        while isinstance(outer, ast.If) and _only_asks(site, outer):
-            nodes.update(ast.walk(outer))
-            outer = module.parents[outer]
-    return Taken(frozenset(nodes), removal.definitions)
+    made = {n for b in site.batch_arms for n in ast.walk(b.node)} | {a.node for a in sampler_arms(site)}
+    loaders = {n for s in site.siblings for n in s.flow.aliases}
+    return Taken(frozenset(nodes), removal.definitions, frozenset(made), frozenset(loaders))
 
 
 def plan(sites: Sequence[Site], options: Options) -> Planned:
@@ -364,19 +324,72 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             findings.append((site.location, outcome))
         elif outcome is not None:
             right.append((site.location, outcome))
-    return Planned(tuple(_changes(removals)), tuple(findings), tuple(right))
+    kept, refused = _told(removals, sites)
+    return Planned(tuple(_changes(kept)), (*findings, *refused), tuple(right))
 
 
-def _changes(removals: Sequence[_Removal]) -> list[Change]:
-    """One change for each removal; removals that share an unused statement are right only together."""
-    if not removals:
+def _told(
+    removals: Sequence[_Removal], sites: Sequence[Site]
+) -> tuple[list[tuple[_Removal, frozenset[ast.Call]]], list[tuple[Location, Finding]]]:
+    """The removals with the edits of the ``set_epoch`` calls that they concern, each with those calls, and refusals
+    where a call also tells a sampler that stays."""
+    found: dict[ast.Call, tuple[SetEpoch, list[Site]]] = {}
+    for site in sites:
+        for told in site.told:
+            if needs_telling(site, told):
+                found.setdefault(told.call, (told, []))[1].append(site)
+    refused: dict[Location, Finding] = {}
+    while True:
+        going = {r.site for r in removals if r.site.location not in refused}
+        retold: dict[ast.Call, Retold] = {}
+        before = len(refused)
+        for call, (told, tellers) in found.items():
+            mine = [s for s in tellers if s in going]
+            if not mine:
+                continue
+            others = [s for s in tellers if s not in going]
+            if others:
+                lines = ", ".join(str(s.location.line) for s in others)
+                why = f"set_epoch in line {call.lineno} also tells the sampler of the loader in line {lines}"
+                retold[call] = Retold(refused=why)
+            else:
+                retold[call] = retell(told, mine)
+            why = retold[call].refused
+            refused.update((s.location, _shared(s, why, call)) for s in mine if why)
+        if len(refused) == before:
+            break
+    kept: list[tuple[_Removal, frozenset[ast.Call]]] = []
+    for removal in removals:
+        if removal.site not in going:
+            continue
+        calls = [c for c in retold if removal.site in found[c][1]]
+        edits = tuple(e for c in calls for e in retold[c].edits)
+        gone = frozenset(n for c in calls for n in retold[c].gone)
+        kept.append((replace(removal, edits=(*removal.edits, *edits), gone=gone), frozenset(calls)))
+    return kept, list(refused.items())
+
+
+def _shared(site: Site, why: str, call: ast.Call) -> Finding:
+    found = refuse(site, "SHD920", note=why, evidence=(site.module.evidence(call),))
+    return replace(
+        found, remedy="give each loader a sampler and a set_epoch of its own, or take the sampler off by hand"
+    )
+
+
+def _changes(told: Sequence[tuple[_Removal, frozenset[ast.Call]]]) -> list[Change]:
+    """One change for each removal; removals that share an unused statement or a ``set_epoch`` are right only
+    together."""
+    if not told:
         return []
+    removals = [r for r, _ in told]
     module = removals[0].site.module
     unused = unused_statements(module, [_taken(r) for r in removals])
+    calls = {c for _, shared in told for c in shared}
+    shared = [frozenset(i for i, (_, mine) in enumerate(told) if c in mine) for c in calls]
     groups = [frozenset((i,)) for i in range(len(removals))]
-    for item in unused:
-        joined = frozenset().union(*(g for g in groups if g & item.needs))
-        groups = [g for g in groups if not g & item.needs] + ([joined] if joined else [])
+    for needs in (*(u.needs for u in unused), *shared):
+        joined = frozenset().union(*(g for g in groups if g & needs))
+        groups = [g for g in groups if not g & needs] + ([joined] if joined else [])
     changes: list[Change] = []
     for group in sorted(groups, key=min):
         drops = [DropStatement(module.path, module.source.span(u.statement)) for u in unused if u.needs & group]

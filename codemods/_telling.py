@@ -1,0 +1,414 @@
+"""What becomes of ``sampler.set_epoch(e)`` when the sampler goes: the prepared loader is told, or nobody."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardfix.codemods._unused import pure
+
+from shardfix.analysis.bindings import Definition, attribute_key, parameters
+from shardfix.analysis.epochs import SetEpoch
+from shardfix.analysis.flow import last_name
+from shardfix.analysis.module import Module
+from shardfix.analysis.regimes import is_prepare
+from shardfix.analysis.sites import Site
+from shardfix.rewrite.edits import DropStatement, Edit, InsertStatements, ReplaceExpression
+
+_DEPTH = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Retold:
+    """The edits of one ``set_epoch`` call and the nodes that they take away; ``refused`` says why there are none."""
+
+    edits: tuple[Edit, ...] = ()
+    gone: frozenset[ast.AST] = frozenset()
+    refused: str = ""
+
+
+def needs_telling(site: Site, told: SetEpoch) -> bool:
+    """Whether a call tells the site's sampler; ``loader.set_epoch`` is right as it is."""
+    return told.receiver not in site.flow.aliases or isinstance(told.call.func, ast.Call)
+
+
+def retell(told: SetEpoch, sites: Sequence[Site]) -> Retold:
+    """Tell the prepared loaders instead of the samplers that ``sites`` lose.
+
+    accelerate tells its loaders the epoch by itself, so where no name is sure to be the prepared loader the call just
+    goes. A call that cannot go without taking something else along stays, if what it is called on does.
+    """
+    module = sites[0].module
+    base = _loader_of(told.receiver)
+    if base is not None and any(base in s.flow.aliases for s in sites):
+        if isinstance(base, (ast.Name, ast.Attribute)) and surely_prepared(sites[0], base, told.call):
+            return _tell(told, sites, [module.source.source(base)])
+    stranger = _other_source(module, told.receiver, sites)
+    if stranger:
+        return Retold(refused=stranger)
+    names = [prepared_name(site, told.call) for site in sites]
+    if all(names):
+        return _tell(told, sites, list(dict.fromkeys(names)))
+    return _drop(told, sites)
+
+
+def _loader_of(receiver: ast.expr) -> ast.expr | None:
+    """``loader`` of ``loader.sampler`` and ``loader.batch_sampler.sampler``."""
+    node = receiver
+    while isinstance(node, ast.Attribute) and node.attr in ("sampler", "batch_sampler"):
+        node = node.value
+    return None if node is receiver else node
+
+
+# --- the edits ---
+
+
+def _tell(told: SetEpoch, sites: Sequence[Site], names: Sequence[str]) -> Retold:
+    """Call ``set_epoch`` on the loaders. A guard that only asks about the sampler goes, one that also asks something
+    else keeps the rest."""
+    module = sites[0].module
+    path, span = module.path, module.source.span
+    statement = module.statement(told.call)
+    dropped, test, rest = _unguarded(sites, statement)
+    alone = isinstance(statement, ast.Expr) and statement.value is told.call
+    edits: list[Edit] = []
+    gone: set[ast.AST] = set(ast.walk(told.receiver))
+    plain = isinstance(told.call.func, ast.Attribute)
+    if len(names) == 1 and plain and (dropped is statement or not alone):
+        edits.append(ReplaceExpression(path, span(told.receiver), names[0]))
+        dropped = statement
+    elif not alone or told.argument is None:
+        return _drop(told, sites)
+    else:
+        if len(sites) > 1:
+            dropped = _whole_loop(module, dropped)
+        if dropped is None:
+            return _drop(told, sites)
+        argument = module.source.source(told.argument)
+        lines = tuple(f"{name}.set_epoch({argument})" for name in names)
+        edits.append(InsertStatements(path, span(dropped), "before", lines))
+        edits.append(DropStatement(path, span(dropped)))
+        gone.update(ast.walk(dropped))
+    guard = module.parents[dropped]
+    if test is not None and isinstance(guard, ast.If) and guard.test is test and "\n" not in rest:
+        edits.append(ReplaceExpression(path, span(test), rest))
+        gone.update(n for part in _conjuncts(test) if _question(sites, part) for n in ast.walk(part))
+    return Retold(tuple(edits), frozenset(gone))
+
+
+def _unguarded(sites: Sequence[Site], statement: ast.stmt) -> tuple[ast.stmt, ast.expr | None, str]:
+    """A statement with the guards around it that only ask about the sampler; the test of the next guard, if it asks
+    about the sampler among other things, and what is left of that."""
+    module = sites[0].module
+    while True:
+        guard = module.parents[statement]
+        if not (isinstance(guard, ast.If) and guard.body == [statement] and not guard.orelse):
+            return statement, None, ""
+        parts = _conjuncts(guard.test)
+        others = [p for p in parts if not _question(sites, p)]
+        if others:
+            rest = " and ".join(module.source.source(p) for p in others)
+            return statement, guard.test if len(others) < len(parts) else None, rest
+        statement = guard
+
+
+def _conjuncts(test: ast.expr) -> list[ast.expr]:
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
+def _question(sites: Sequence[Site], test: ast.expr) -> bool:
+    """Whether a test asks what the sampler is, and nothing else: ``isinstance``, ``hasattr``, ``is not None`` on it."""
+    samplers = {n for s in sites for arm in sampler_arms(s) for n in s.sampler_flow(arm).aliases}
+    loaders = {n for s in sites for n in s.flow.aliases}
+    asked = False
+    stack: list[ast.AST] = [test]
+    while stack:
+        node = stack.pop()
+        if node in samplers:
+            asked = True
+        elif isinstance(node, ast.Attribute) and node.attr in ("sampler", "batch_sampler"):
+            if _loader_of(node) not in loaders:
+                return False
+            asked = True
+        elif isinstance(node, ast.Call):
+            if last_name(node.func) not in ("isinstance", "hasattr", "getattr", "type") or not node.args:
+                return False
+            if node.args[0] in loaders and last_name(node.func) == "getattr":
+                asked = True
+            else:
+                stack.append(node.args[0])
+        elif isinstance(node, (ast.Name, ast.Attribute, ast.NamedExpr, ast.Await)):
+            return False
+        else:
+            stack.extend(ast.iter_child_nodes(node))
+    return asked and pure(test)
+
+
+def _whole_loop(module: Module, statement: ast.stmt) -> ast.stmt | None:
+    """A statement for several samplers: the loop over them around it, if that does nothing else. None if it does."""
+    loop = module.parents[statement]
+    if not isinstance(loop, ast.For) or _items(loop.iter) is None:
+        return statement
+    targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+    inside = set(ast.walk(loop))
+    read = [u for t in targets for d in module.bindings.definitions_at(t, t.id) for u in module.bindings.readers(d)]
+    if loop.body != [statement] or loop.orelse or not pure(loop.iter) or any(use not in inside for use in read):
+        return None
+    return loop
+
+
+def _drop(told: SetEpoch, sites: Sequence[Site]) -> Retold:
+    """Take the call away with its statement, and with the blocks that hold nothing else."""
+    module = sites[0].module
+    statement = module.statement(told.call)
+    line = told.call.lineno
+    if _goes(module, statement, told.call):
+        dropped: ast.stmt | None = statement
+        while dropped is not None and module.block(dropped) == [dropped]:
+            dropped = _goes_with(module, dropped)
+        if dropped is not None:
+            edit = DropStatement(module.path, module.source.span(dropped))
+            return Retold((edit,), frozenset(ast.walk(dropped)))
+    loaders = {n for s in sites for n in s.flow.aliases}
+    if any(n in loaders for n in ast.walk(told.call)):
+        return Retold(refused=f"set_epoch in line {line} is called on the loader's sampler, amid other things")
+    return Retold()  # it stays, and so does the sampler that it is called on
+
+
+def _goes(module: Module, statement: ast.stmt, call: ast.Call) -> bool:
+    """Whether a statement does nothing but tell the epoch."""
+    if any(not pure(a) for a in [*call.args, *(k.value for k in call.keywords)]):
+        return False
+    if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
+        target = statement.targets[0]
+        return isinstance(target, ast.Name) and not any(
+            module.bindings.readers(d) for d in module.bindings.definitions_at(target, target.id)
+        )
+    if not isinstance(statement, ast.Expr):
+        return False
+    value = statement.value
+    if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And) and value.values[-1] is call:
+        return all(pure(v) for v in value.values[:-1])
+    if isinstance(value, ast.IfExp) and call in (value.body, value.orelse):
+        other = value.orelse if value.body is call else value.body
+        return pure(value.test) and pure(other)
+    return value is call
+
+
+def _goes_with(module: Module, statement: ast.stmt) -> ast.stmt | None:
+    """The statement around a block that is all of it, if it asks or iterates without effect."""
+    outer = module.parents[statement]
+    if isinstance(outer, ast.If) and statement in outer.body and not outer.orelse and pure(outer.test):
+        return outer
+    if isinstance(outer, ast.For) and statement in outer.body and not outer.orelse and _items(outer.iter) is not None:
+        return _whole_loop(module, statement)
+    return None
+
+
+def _items(iterable: ast.expr) -> list[ast.expr] | None:
+    return iterable.elts if isinstance(iterable, (ast.Tuple, ast.List)) else None
+
+
+# --- what a call is made on ---
+
+
+def sampler_arms(site: Site) -> Iterator:  # type: ignore[type-arg]
+    """Every sampler that is constructed for a site, also within a batch sampler."""
+    for arm in (*site.arms, *(i for b in site.batch_arms for i in b.inner)):
+        if isinstance(arm.node, ast.Call):
+            yield arm
+
+
+def _other_source(module: Module, receiver: ast.expr, sites: Sequence[Site]) -> str:
+    """Why a ``set_epoch`` call may also tell a sampler that stays; empty if it tells only those that go."""
+    for function in _parameter_functions(module, receiver):
+        if called_elsewhere(module, function):
+            return f"{function.name}() in line {function.lineno} tells what other files hand to it, too"
+    ours = {arm.node for s in sites for arm in sampler_arms(s)}
+    for source in _sources(module, receiver, 0):
+        if isinstance(source, ast.Call) and source not in ours and last_name(source.func).endswith("Sampler"):
+            return f"the set_epoch that it is told by tells the sampler of line {source.lineno}, too"
+    return ""
+
+
+def _sources(module: Module, node: ast.expr, depth: int) -> Iterator[ast.expr]:
+    """The expressions whose value a name may have, followed through names, loops and parameters of the file."""
+    if depth > _DEPTH:
+        return
+    if isinstance(node, ast.IfExp):
+        yield from _sources(module, node.body, depth + 1)
+        yield from _sources(module, node.orelse, depth + 1)
+    elif isinstance(node, (ast.Name, ast.Attribute)):
+        for d in module.bindings.reaching(node):
+            for value in _values(module, d):
+                yield from _sources(module, value, depth + 1)
+    elif isinstance(node, ast.NamedExpr):
+        yield from _sources(module, node.value, depth + 1)
+    else:
+        yield node
+
+
+def _values(module: Module, d: Definition) -> list[ast.expr]:
+    if d.kind == "loop" and d.value is not None:
+        return _items(d.value) or []
+    if d.kind == "assign" and d.value is not None and d.index is None:
+        return [d.value]
+    if d.kind == "parameter" and isinstance(d.statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return [v for _, v in _arguments(module, d) if v is not None]
+    return []
+
+
+def _arguments(module: Module, d: Definition) -> list[tuple[ast.Call, ast.expr | None]]:
+    """What the calls of this file hand to a parameter; None where they leave it to its default."""
+    found: list[tuple[ast.Call, ast.expr | None]] = []
+    for call in module.callers(d.scope):
+        values: list[ast.expr] = [*call.args, *(k.value for k in call.keywords)]
+        mine = [v for v in values if module.parameter_for(call, v) is d.node]
+        found.append((call, mine[0] if mine else None))
+    return found
+
+
+def _parameter_functions(module: Module, node: ast.expr) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    root = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    found = [d.scope for d in module.bindings.reaching(root) if d.kind == "parameter" and d.key not in ("self", "cls")]
+    return [s for s in found if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def called_elsewhere(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether other files of the project may call a function."""
+    name = function.name
+    for other in module.fellows:
+        if other is module:
+            continue
+        if any(d.kind == "import" and d.module.rpartition(".")[2] == name for d in other.bindings.definitions):
+            return True
+        if any(isinstance(c.func, ast.Attribute) and c.func.attr == name for c in other.calls):
+            return True
+    return False
+
+
+# --- whether a name is the prepared loader ---
+
+
+def prepared_name(site: Site, node: ast.Call) -> str:
+    """How the prepared loader is called in the function of ``node``, where a name surely is it at ``node``."""
+    module = site.module
+    function = module.function(node)
+    loops = [n for n in module.around(node) if isinstance(n, (ast.For, ast.AsyncFor, ast.While))]
+    for alias in sorted(site.flow.aliases, key=lambda n: (n.lineno, n.col_offset)):
+        if not isinstance(alias, (ast.Name, ast.Attribute)) or not isinstance(alias.ctx, ast.Load):
+            continue
+        if module.function(alias) is not function:
+            continue
+        near = alias.lineno >= node.lineno or any(n in loops for n in module.around(alias))
+        if near and surely_prepared(site, alias, node):
+            return module.source.source(alias)
+    return ""
+
+
+def surely_prepared(site: Site, name: ast.Name | ast.Attribute, at: ast.Call) -> bool:
+    """Whether a name (or ``self.name``) is bound at a call, and only to what prepare() returned."""
+    module = site.module
+    key = name.id if isinstance(name, ast.Name) else attribute_key(name)
+    here = module.environment(at)
+    if key is None or here is None:
+        return False
+    found = here.get(key, frozenset())
+    function = module.function(at)
+    if not any(_stands(module, d, at) for d in found):
+        outer = _outer_definitions(module, name, key, at)
+        local = any(d.scope is (function or module.tree) for d in outer)
+        if not outer or local:
+            return False
+        found |= outer
+    return bool(found) and all(_prepared(site, d, 0) for d in found)
+
+
+def _outer_definitions(module: Module, name: ast.Name | ast.Attribute, key: str, at: ast.Call) -> frozenset[Definition]:
+    """What a name may be that its function does not bind: a variable outside, an attribute set by another method."""
+    if isinstance(name, ast.Name):
+        return module.bindings.reaching(name)
+    cls, own = module.class_of(at), module.function(at)
+    found: set[Definition] = set()
+    if cls is None or not key.startswith("self."):
+        return frozenset()
+    for d in module.attribute_definitions.get((cls, key[5:]), []):
+        if d.scope is not own:
+            found |= module.bindings.exit_of(d.scope).get(key, frozenset())
+    return frozenset(found)
+
+
+def _stands(module: Module, d: Definition, at: ast.AST) -> bool:
+    """Whether every way to a place leads through a definition: it stands before it in a block around the place."""
+    around = {at, *module.around(at)}
+    if d.kind == "parameter" or (d.kind == "loop" and d.statement in around):
+        return True
+    if not isinstance(d.statement, ast.stmt):
+        return False
+    block = module.block(d.statement)
+    return any(s in around for s in block[block.index(d.statement) + 1 :])
+
+
+def _prepared(site: Site, d: Definition, depth: int) -> bool:
+    """Whether a binding surely binds what prepare() returned."""
+    module = site.module
+    if depth > _DEPTH or (d.value is None and d.kind != "parameter"):
+        return False
+    if d.kind == "parameter":
+        function = d.scope
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or called_elsewhere(module, function):
+            return False
+        if d.node not in parameters(function):
+            return False
+        handed = _arguments(module, d)
+        return bool(handed) and all(v is not None and _value(site, v, None, depth + 1) for _, v in handed)
+    assert d.value is not None
+    if d.kind == "loop":
+        items = _items(d.value)
+        return bool(items) and d.index is None and all(_value(site, v, None, depth + 1) for v in items or ())
+    return d.kind == "assign" and _value(site, d.value, d.index, depth + 1)
+
+
+def _value(site: Site, node: ast.expr, index: int | None, depth: int) -> bool:
+    module = site.module
+    if isinstance(node, (ast.Tuple, ast.List)) and index is not None and 0 <= index < len(node.elts):
+        return _value(site, node.elts[index], None, depth)
+    if isinstance(node, ast.Call):
+        if is_prepare(module, node, site.options.prepare_functions):
+            return True
+        function = module.called_function(node)
+        if function is None or function.name == "__init__":
+            return False
+        returned = [n for n in ast.walk(function) if isinstance(n, ast.Return) and module.function(n) is function]
+        values = [r.value for r in returned if r.value is not None]
+        return bool(values) and depth < _DEPTH and all(_value(site, v, index, depth + 1) for v in values)
+    if isinstance(node, ast.IfExp):
+        return _value(site, node.body, index, depth) and _value(site, node.orelse, index, depth)
+    if isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and index is None):
+        found = module.bindings.reaching(node)
+        if not found and isinstance(node, ast.Attribute):
+            cls = module.class_of(node)
+            if cls is not None and isinstance(node.value, ast.Name) and node.value.id == "self":
+                key = f"self.{node.attr}"
+                standing = [
+                    module.bindings.exit_of(d.scope).get(key, frozenset())
+                    for d in module.attribute_definitions.get((cls, node.attr), [])
+                ]
+                found = frozenset().union(*standing)
+        if index is not None:
+            return (
+                bool(found)
+                and all(
+                    d.kind == "assign"
+                    and d.value is not None
+                    and d.index is None
+                    and _value(site, d.value, index, depth + 1)
+                    for d in found
+                )
+                and depth < _DEPTH
+            )
+        return bool(found) and all(_prepared(site, d, depth + 1) for d in found)
+    return False
