@@ -70,6 +70,73 @@ def test_the_arms_of_a_sampler(text: str, kinds: list[str]) -> None:
     assert [arm.kind for arm in site(HEAD + text).arms] == kinds
 
 
+RANK_AWARE = "class Mine(DistributedSampler):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(RANK_AWARE + "DataLoader(d, sampler=Mine(d))\n", [("custom", True)], id="a subclass"),
+        pytest.param(
+            "class Mine:\n    pass\nDataLoader(d, sampler=Mine(d))\n", [("custom", False)], id="another class"
+        ),
+        pytest.param(
+            "from timm.data import OrderedDistributedSampler\nDataLoader(d, sampler=OrderedDistributedSampler(d))\n",
+            [("custom", True)],
+            id="a library's by its name",
+        ),
+        pytest.param(
+            "def make(d):\n    return RandomSampler(d)\nDataLoader(d, sampler=make(d))\n",
+            [("random", False)],
+            id="a function called once gives its own arms",
+        ),
+        pytest.param(
+            "def make(d):\n    if a:\n        return DistributedSampler(d)\n    return None\n"
+            "s = make(d)\nDataLoader(d, sampler=s)\n",
+            [("distributed", False), ("none", False)],
+            id="each return is an arm",
+        ),
+        pytest.param(
+            "def make(d):\n    return DistributedSampler(d)\nmake(e)\nDataLoader(d, sampler=make(d))\n",
+            [("unknown", True)],
+            id="a function that others call too",
+        ),
+        pytest.param(
+            "def make(d, shuffle):\n    return DistributedSampler(d, shuffle=shuffle)\n"
+            "DataLoader(d, sampler=make(d, True))\n",
+            [("unknown", True)],
+            id="settings that the function is given",
+        ),
+        pytest.param(
+            "def make(d, n):\n    return RandomSampler(d, num_samples=n)\nDataLoader(d, sampler=make(d, 4))\n",
+            [("custom", False)],
+            id="a function that makes no sampler that knows the rank",
+        ),
+        pytest.param(
+            "def make(s):\n    return s\nDataLoader(d, sampler=make(t))\n", [("unknown", False)], id="what it was given"
+        ),
+    ],
+)
+def test_what_makes_the_sampler_is_looked_into(text: str, expected: list[tuple[str, bool]]) -> None:
+    assert [(arm.kind, arm.rank_aware) for arm in site(HEAD + text).arms] == expected
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("class make(DistributedSampler):\n    pass\n", [("custom", True)]),
+        ("def make(d):\n    return DistributedSampler(d)\n", [("unknown", True)]),
+        ("def make(d):\n    return RandomSampler(d)\n", [("custom", False)]),
+    ],
+)
+def test_what_makes_the_sampler_in_another_file_is_looked_into(made: str, expected: list[tuple[str, bool]]) -> None:
+    files = {
+        "samplers.py": HEAD + made,
+        "train.py": HEAD + "from samplers import make\nDataLoader(d, sampler=make(d))\n",
+    }
+    assert [(arm.kind, arm.rank_aware) for arm in site(files).arms] == expected
+
+
 def test_a_conditional_arm_knows_its_condition() -> None:
     found = site(HEAD + "s = RandomSampler(d) if rank == -1 else DistributedSampler(d)\nDataLoader(d, sampler=s)\n")
     source = found.module.source.source

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Arguments, Module
-from shardfix.analysis.names import SAMPLER_KINDS
+from shardfix.analysis.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS
+
+_DATASETS = ("dataset", "data_source")
+_DISTRIBUTED = re.compile(r"Distributed\w*Sampler$")
 
 ArmKind = Literal[
     "none",
@@ -29,7 +34,8 @@ class Arm:
     """One value that a sampler may have.
 
     ``definitions`` are the assignments it came through, the one nearest to the loader first; ``test`` is the condition
-    of the conditional expression it stands in, and ``when`` the outcome of the test that chooses it.
+    of the conditional expression it stands in, and ``when`` the outcome of the test that chooses it. ``rank_aware``: it
+    takes its rank's part though its kind is not ``distributed``, as a subclass of DistributedSampler does.
     """
 
     kind: ArmKind
@@ -41,6 +47,7 @@ class Arm:
     test: ast.expr | None = None
     when: bool = True
     inner: tuple[Arm, ...] = field(default=())
+    rank_aware: bool = False
 
     def constant(self, name: str) -> object:
         """The literal bound to a parameter; ``Ellipsis`` if it is not a literal, ``None`` if absent or None."""
@@ -60,10 +67,10 @@ def arms(module: Module, node: ast.expr, depth: int = 0, via: tuple[Definition, 
         found: list[Arm] = []
         for branch, when in ((node.body, True), (node.orelse, False)):
             for arm in arms(module, branch, depth + 1, via):
-                found.append(_with_test(arm, node.test, when) if arm.test is None else arm)
+                found.append(replace(arm, test=node.test, when=when) if arm.test is None else arm)
         return tuple(found)
     if isinstance(node, ast.Call):
-        return (_call(module, node, depth, via),)
+        return _call(module, node, depth, via)
     if isinstance(node, (ast.Name, ast.Attribute)):
         definitions = module.bindings.reaching(node)
         if not definitions and isinstance(node, ast.Attribute):
@@ -84,7 +91,7 @@ def arms(module: Module, node: ast.expr, depth: int = 0, via: tuple[Definition, 
     return (Arm("unknown", node, module.source.source(node), definitions=via),)
 
 
-def _call(module: Module, node: ast.Call, depth: int, via: tuple[Definition, ...]) -> Arm:
+def _call(module: Module, node: ast.Call, depth: int, via: tuple[Definition, ...]) -> tuple[Arm, ...]:
     for qualified in sorted(module.callee(node)):
         kind = SAMPLER_KINDS.get(qualified)
         if kind is None:
@@ -95,13 +102,81 @@ def _call(module: Module, node: ast.Call, depth: int, via: tuple[Definition, ...
         if kind == "batch":
             base = arguments.value("sampler")
             inner = arms(module, base, depth + 1) if base is not None else ()
-        return Arm(kind, node, label, qualified, arguments, via, inner=inner)  # type: ignore[arg-type]
-    name = module.source.source(node.func)
-    return Arm("custom", node, name.rsplit(".", 1)[-1], definitions=via)
+        return (Arm(kind, node, label, qualified, arguments, via, inner=inner),)  # type: ignore[arg-type]
+    factories = _factories(module, node)
+    if factories:
+        return _made_by(module, node, factories, depth, via)
+    label = module.source.source(node.func).rsplit(".", 1)[-1]
+    return (Arm("custom", node, label, definitions=via, rank_aware=_rank_aware(module, node)),)
 
 
-def _with_test(arm: Arm, test: ast.expr, when: bool) -> Arm:
-    return Arm(arm.kind, arm.node, arm.label, arm.qualified, arm.arguments, arm.definitions, test, when, arm.inner)
+def _rank_aware(module: Module, node: ast.Call) -> bool:
+    """Whether a call makes an instance of a class that derives from DistributedSampler, or is named so."""
+    classes = module.project_classes(node.func)
+    if any(DISTRIBUTED_SAMPLER in m.bases(cls) for m, cls in classes):
+        return True
+    return not classes and any(_DISTRIBUTED.search(name) for name in module.callee(node))
+
+
+def _factories(module: Module, node: ast.Call) -> list[tuple[Module, ast.FunctionDef]]:
+    """The functions of this project that a call may run and that are no class."""
+    own = module.called_function(node)
+    if own is not None and not module.project_classes(node.func):
+        return [(module, own)] if isinstance(own, ast.FunctionDef) else []
+    named = [(m, d.node) for name in sorted(module.callee(node)) for m, d in module.named(name)]
+    return [(m, f) for m, f in named if isinstance(f, ast.FunctionDef)]
+
+
+def _made_by(
+    module: Module,
+    node: ast.Call,
+    factories: list[tuple[Module, ast.FunctionDef]],
+    depth: int,
+    via: tuple[Definition, ...],
+) -> tuple[Arm, ...]:
+    """What functions of this project return. Their arms are the loader's own only where the one call of a function in
+    this file is this one and what they are made with does not depend on what the function is given."""
+    found: list[Arm] = []
+    exact = True
+    for where, function in factories:
+        returned = [
+            n.value
+            for n in ast.walk(function)
+            if isinstance(n, ast.Return) and where.function(n) is function and n.value
+        ]
+        returned.sort(key=lambda value: (value.lineno, value.col_offset))
+        mine = [arm for value in returned for arm in arms(where, value, depth + 1, via)]
+        exact &= where is module and len(module.callers(function)) == 1
+        exact &= all(_closed(where, function, arm) for arm in mine)
+        found += mine
+    if exact and found:
+        return tuple(found)
+    aware = any(arm.kind == "distributed" or arm.rank_aware for arm in _all(found))
+    plain = bool(found) and not aware and all(arm.kind not in ("parameter", "unknown") for arm in _all(found))
+    label = module.source.source(node.func).rsplit(".", 1)[-1]
+    return (Arm("custom" if plain else "unknown", node, label, definitions=via, rank_aware=aware),)
+
+
+def _all(found: Iterable[Arm]) -> Iterator[Arm]:
+    for arm in found:
+        yield arm
+        yield from _all(arm.inner)
+
+
+def _closed(module: Module, function: ast.FunctionDef, arm: Arm) -> bool:
+    """Whether the settings of a sampler, but for its dataset, hold no name of the function that makes it."""
+    if arm.kind in ("parameter", "unknown"):
+        return False
+    settings = [a.value for a in arm.arguments.bound.values() if a.name not in _DATASETS] if arm.arguments else []
+    if arm.arguments is not None and arm.arguments.opaque:
+        return False
+    local = [
+        n
+        for value in settings
+        for n in ast.walk(value)
+        if isinstance(n, ast.Name) and any(d.scope is function for d in module.bindings.reaching(n))
+    ]
+    return not local and all(_closed(module, function, inner) for inner in arm.inner)
 
 
 def same_expression(module: Module, a: ast.expr | None, b: ast.expr | None) -> bool:
