@@ -14,6 +14,7 @@ from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import is_world_size, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
+from shardfix.analysis.samplers import Arm, same_expression
 from shardfix.analysis.sites import Site
 from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
 from shardfix.rewrite.edits import DropImport, DropKeyword, Edit, InsertStatements, ReplaceExpression, SetKeyword
@@ -75,13 +76,35 @@ def one_process(site: Site) -> ast.expr | None:
 
 
 def sampler_name(site: Site) -> str | None:
-    """A free variable name for a new sampler, made from the loader's: ``val_loader`` gives ``val_sampler``."""
+    """A free variable name for a new sampler, made from the loader's: ``val_loader`` gives ``val_sampler``.
+
+    Loaders of the same file that may get one too have taken theirs before, in source order.
+    """
+    taken: set[str] = set()
+    here = site.module.function(site.call)
+    for sibling in site.siblings:
+        there = site.module.function(sibling.call)
+        if sibling is not site and (sibling.kind != "torch" or not (here is there or here is None or there is None)):
+            continue
+        name = _sampler_name(sibling, taken)
+        if sibling is site:
+            return name
+        if name is not None and not sibling.batch_arms and sibling.kinds <= {"none"}:
+            taken.add(name)
+    return _sampler_name(site, taken)
+
+
+def _sampler_name(site: Site, taken: set[str]) -> str | None:
     target = site.target
     name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
     prefix = re.sub(r"_?(data_?)?loader.*$|_?dl$", "", name, flags=re.I).strip("_")
     role = site.role if site.role != "unknown" else "data"
     candidates = [f"{prefix}_sampler"] if prefix else []
-    return free_name(site.module, site.call, [*candidates, f"{role}_sampler", f"{role}_shard_sampler"])
+    candidates.append(f"{role}_sampler")
+    if taken & set(candidates):
+        candidates += [f"{candidates[0]}_{number}" for number in range(2, 10)]
+    candidates.append(f"{role}_shard_sampler")
+    return free_name(site.module, site.call, [c for c in candidates if c not in taken])
 
 
 def _accelerator(module: Module, node: ast.AST) -> str | None:
@@ -130,7 +153,16 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         return refuse(site, "SHD903")
     if "generator" in site.arguments.bound and not site.options.unsafe:
         return refuse(site, "SHD914")
-    class_name, edits_for_class = spell_distributed_sampler(module, site.call)
+    arm = next((a for a in site.arms if a.kind != "none"), None)
+    refused = _unfit(site, arm, shuffle)
+    if refused is not None:
+        return refused
+    place = site.call if arm is None else arm.node
+    loops = [loop.loop for loop in site.epoch_loops.loops]
+    spelled = spell_distributed_sampler(module, site.call, (place, *loops))
+    if spelled is None:
+        return refuse(site, "SHD910", note="the name DistributedSampler means something else here")
+    class_name, edits_for_class = spelled
     edits: list[Edit] = list(edits_for_class)
     numbers: list[str] = []
     condition = ""
@@ -140,22 +172,18 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
             return refuse(site, "SHD913", note="no Accelerator is in sight here")
         numbers = [f"num_replicas={accelerator}.num_processes", f"rank={accelerator}.process_index"]
     else:
-        group = group_at(module, site.call, site.regimes)
+        group = group_at(module, place, site.regimes)
         if group.exists == "unknown":
             return refuse(site, "SHD913")
         if group.exists == "optional":
             condition = group.condition
             if not condition:
-                package, more = spell_distributed_package(module)
-                edits.extend(more)
-                condition = f"{package}.is_available() and {package}.is_initialized()"
-    arm = site.arms[0] if site.arms and site.arms[0].kind != "none" else None
+                package = spell_distributed_package(module, place)
+                if package is None:
+                    return refuse(site, "SHD913", note="and the name torch means something else here")
+                edits.extend(package[1])
+                condition = f"{package[0]}.is_available() and {package[0]}.is_initialized()"
     statement = module.statement(site.call)
-    if any(
-        isinstance(n, (ast.Lambda, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp))
-        for n in _within(module, site)
-    ):
-        return refuse(site, "SHD923", note="it is built inside a comprehension or lambda")
     dataset_source = module.source.source(dataset)
     if arm is None:
         name = sampler_name(site)
@@ -172,12 +200,7 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
             edits.append(ReplaceExpression(module.path, module.source.span(dataset), hoisted))
             dataset_source = hoisted
         arguments = [dataset_source, *numbers, f"shuffle={shuffle}"]
-        made = f"{class_name}({', '.join(arguments)})"
-        line = f"{name} = {made} if {condition} else None" if condition else f"{name} = {made}"
-        if statement.col_offset + len(line) <= _WIDTH or condition:
-            lines.append(line)
-        else:
-            lines += [f"{name} = {class_name}(", *(f"    {a}," for a in arguments), ")"]
+        lines += _assignment(name, class_name, arguments, condition, _WIDTH - statement.col_offset)
         edits.append(InsertStatements(module.path, module.source.span(statement), "before", tuple(lines)))
         edits.extend(_keywords(site, name, shuffle, optional=bool(condition)))
     else:
@@ -196,13 +219,81 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
     return edits
 
 
-def _within(module: Module, site: Site) -> list[ast.AST]:
-    found: list[ast.AST] = []
-    for n in module.around(site.call):
-        if isinstance(n, ast.stmt):
+def _assignment(name: str, class_name: str, arguments: list[str], condition: str, width: int) -> list[str]:
+    """``name = DistributedSampler(...)``, where several processes run or always, broken where it is too long."""
+    made = f"{class_name}({', '.join(arguments)})"
+    value = f"{made} if {condition} else None" if condition else made
+    if len(f"{name} = {value}") <= width:
+        return [f"{name} = {value}"]
+    if not condition:
+        return [f"{name} = {class_name}(", *(f"    {a}," for a in arguments), ")"]
+    if len(f"    {value}") <= width:
+        return [f"{name} = (", f"    {value}", ")"]
+    return [f"{name} = (", f"    {made}", f"    if {condition}", "    else None", ")"]
+
+
+def _unfit(site: Site, arm: Arm | None, shuffle: str) -> Finding | None:
+    """Why no sampler can be put before the loader's statement, or in the place of the sampler that it has."""
+    module, dataset = site.module, site.dataset
+    assert dataset is not None
+    if any(isinstance(n, ast.NamedExpr) for n in ast.walk(site.call)):
+        return refuse(site, "SHD923", note="the call binds a name that its arguments read")
+    if "\n" in shuffle or ("\n" in module.source.source(dataset) and _plain(dataset)):
+        return refuse(site, "SHD903", note="an argument spans lines")
+    if arm is None:
+        why = _not_sure(module, site.call)
+        return refuse(site, "SHD923", note=why) if why else None
+    if len(site.arms) > 1:
+        return refuse(site, "SHD922")
+    if arm.kind in ("random", "sequential"):
+        source = arm.arguments.value("data_source") if arm.arguments else None
+        if not same_expression(module, source, dataset):
+            return refuse(site, "SHD907")
+    if not _same_there(module, dataset, arm.node):
+        return refuse(site, "SHD907", note="the dataset is bound after the sampler")
+    if arm.kind == "subset-random":
+        why = _not_sure(module, arm.node)
+        return refuse(site, "SHD923", note=why) if why else None
+    return None
+
+
+def _not_sure(module: Module, node: ast.expr) -> str:
+    """Why what stands before a node's statement would run oftener or earlier than the node; empty if it would not."""
+    inner: ast.AST = node
+    for outer in module.around(node):
+        if isinstance(outer, (ast.Lambda, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)):
+            return "it is built inside a comprehension or lambda"
+        if isinstance(outer, ast.IfExp) and inner is not outer.test:
+            return "it is built on one side of a conditional expression"
+        if isinstance(outer, ast.BoolOp) and inner is not outer.values[0]:
+            return "it is built behind `and` or `or`"
+        if isinstance(outer, (ast.NamedExpr, ast.match_case)):
+            return "it is built inside another expression"
+        if isinstance(outer, ast.stmt):
+            if isinstance(outer, ast.While):
+                return "it is built anew each time that the loop asks"
+            if isinstance(outer, ast.If) and module.source.source(outer).startswith("elif"):
+                return "it is built in the test of an elif"
+            if isinstance(outer, (ast.With, ast.AsyncWith)) and len(outer.items) > 1 and outer.items[0] is not inner:
+                return "it is built after another context is entered"
             break
-        found.append(n)
-    return found
+        inner = outer
+    return ""
+
+
+def _same_there(module: Module, node: ast.expr, place: ast.expr) -> bool:
+    """Whether an expression's names have the same values at an earlier place."""
+    if module.function(place) is not module.function(node):
+        return False
+    there = module.environment(place)
+    scope = module.function(node) or module.tree
+    for n in ast.walk(node):
+        if not isinstance(n, ast.Name):
+            continue
+        local = frozenset(d for d in module.bindings.reaching(n) if d.scope is scope)
+        if there is None or there.get(n.id, frozenset()) != local:
+            return False
+    return True
 
 
 def _keywords(site: Site, name: str, shuffle: str, *, optional: bool) -> list[Edit]:
@@ -215,7 +306,10 @@ def _keywords(site: Site, name: str, shuffle: str, *, optional: bool) -> list[Ed
     if existing is None:
         return [SetKeyword(path, call, "sampler", name, positional=position)]
     if optional and given:
-        value = f"{name} is None" if shuffle == "True" else f"{module.source.source(existing.value)} and {name} is None"
+        old_value = module.source.source(existing.value)
+        if not isinstance(existing.value, (ast.Name, ast.Attribute, ast.Call, ast.Constant)):
+            old_value = f"({old_value})"
+        value = f"{name} is None" if shuffle == "True" else f"{old_value} and {name} is None"
         return [
             SetKeyword(path, call, "shuffle", f"({value})", positional=existing.position),
             SetKeyword(path, call, "sampler", name, positional=position),
@@ -235,8 +329,6 @@ def _replace_sampler(
 ) -> tuple[str, list[Edit]] | Finding:
     """Put a DistributedSampler where the loader's own sampler is constructed."""
     module, path = site.module, site.module.path
-    if len(site.arms) != 1:
-        return refuse(site, "SHD922")
     arm = site.arms[0]
     assert isinstance(arm.node, ast.Call)
     for other in site.siblings:
@@ -253,7 +345,10 @@ def _replace_sampler(
         indices = arm.arguments.value("indices") if arm.arguments else None
         if indices is None or not name or not arm.definitions:
             return refuse(site, "SHD915")
-        subset, imports = spell_subset(module)
+        spelled = spell_subset(module, arm.node)
+        if spelled is None:
+            return refuse(site, "SHD915", note="the name Subset means something else here")
+        subset, imports = spelled
         edits.extend(imports)
         base = re.sub(r"_?sampler$", "", name.rsplit(".", 1)[-1]) or site.role
         variable = free_name(module, site.call, (f"{base}_set", f"{base}_subset", f"{base}_dataset"))

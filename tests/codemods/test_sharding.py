@@ -126,3 +126,99 @@ def test_a_stream_of_another_file_and_of_a_caller_gets_no_sampler() -> None:
     text = "from stream import Rows\n" + HEAD + "def train(train_set, model):\n" + INIT
     text += LOADER.replace(", shuffle=True", "") + LOOP + "train(Rows(), None)\n"
     assert codes({"stream.py": STREAM, "train.py": text}) == ["SHD711"]
+
+
+MAIN = "def main(args, train_set, model):\n"
+
+
+@pytest.mark.parametrize(
+    ("built", "code"),
+    [
+        pytest.param(
+            "    sampler = None\n    if args.x:\n        sampler = RandomSampler(train_set)\n"
+            "    loader = DataLoader(train_set, sampler=sampler)\n",
+            "SHD922",
+            id="a sampler on one path",
+        ),
+        pytest.param(
+            "    loader = DataLoader(train_set, sampler=RandomSampler(train_set[:4]))\n", "SHD907", id="of a part"
+        ),
+        pytest.param(
+            "    sampler = RandomSampler(train_set)\n    train_set = wrap(train_set)\n"
+            "    loader = DataLoader(train_set, sampler=sampler)\n",
+            "SHD907",
+            id="of what the name was before",
+        ),
+        pytest.param(
+            "    loader = DataLoader(train_set, sampler=RandomSampler(train_set))\n", "edit", id="of the dataset"
+        ),
+    ],
+)
+def test_a_sampler_is_replaced_where_it_draws_from_the_dataset_always(built: str, code: str) -> None:
+    text = "from torch.utils.data import RandomSampler, SubsetRandomSampler\n" + HEAD + MAIN + INIT + built + LOOP
+    assert codes(text) == [code]
+
+
+def test_a_sampler_built_before_the_group_is_not_replaced() -> None:
+    built = "    sampler = RandomSampler(train_set)\n"
+    loader = "    loader = DataLoader(train_set, sampler=sampler)\n"
+    head = "from torch.utils.data import RandomSampler\n" + HEAD + MAIN
+    assert codes(head + built + INIT + loader + LOOP) == ["SHD913"]
+    assert codes(head + INIT + built + loader + LOOP) == ["edit"]
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        pytest.param("    loader = DataLoader(train_set) if train_set is not None else None\n", id="one side"),
+        pytest.param("    loader = args.train and DataLoader(train_set)\n", id="behind and"),
+        pytest.param("    (loader := DataLoader(train_set))\n", id="inside another expression"),
+        pytest.param("    loader = DataLoader(batch_size=(n := args.n), dataset=args.make(n))\n", id="a name it binds"),
+    ],
+)
+def test_no_sampler_is_put_before_what_may_not_run(built: str) -> None:
+    text = HEAD + MAIN + INIT + built + LOOP.replace("in loader", "in args.loader if 0 else loader")
+    assert codes(text) == ["SHD923"]
+
+
+@pytest.mark.parametrize("header", ["while", "if args.x:\n        pass\n    elif"])
+def test_no_sampler_is_put_before_a_header_that_is_asked_later(header: str) -> None:
+    text = HEAD + "def run(loader, model):\n" + LOOP + "    return True\n" + MAIN + INIT
+    text += f"    {header} run(DataLoader(train_set), model):\n        break\n".replace("break", "pass")
+    assert codes(text) == ["SHD923"]
+
+
+def test_the_old_shuffle_stays_one_value() -> None:
+    text = HEAD + MAIN + "    if args.distributed:\n        dist.init_process_group()\n"
+    for old in ("args.a or args.b", "True if args.a else False", "not args.a", "args.a == 1"):
+        loader = f"DataLoader(train_set, shuffle={old})"
+        assert f"shuffle=(({old}) and sampler is None)".replace("sampler", "train_sampler") in after(
+            text + f"    train_loader = {loader}\n" + LOOP.replace("in loader", "in train_loader")
+        )
+    assert "shuffle=(args.a and train_sampler is None)" in after(
+        text + "    loader = DataLoader(train_set, shuffle=args.a)\n" + LOOP
+    )
+
+
+def test_each_loader_gets_a_sampler_of_its_own() -> None:
+    text = HEAD + "def main(a, b, model):\n" + INIT
+    text += "    train_loader1 = DataLoader(a, shuffle=True)\n    train_loader2 = DataLoader(b, shuffle=True)\n"
+    text += LOOP.replace("in loader", "in train_loader1") + LOOP.replace("in loader", "in train_loader2")
+    assert "    train_sampler = DistributedSampler(a, shuffle=True)\n" in after(text)
+    assert "    train_sampler_2 = DistributedSampler(b, shuffle=True)\n" in after(text)
+    assert "DataLoader(a, sampler=train_sampler)\n" in after(text)
+    assert "DataLoader(b, sampler=train_sampler_2)\n" in after(text)
+    assert "        train_sampler_2.set_epoch(epoch)\n" in after(text)
+
+
+def test_a_long_condition_is_broken() -> None:
+    text = "import torch\n" + HEAD.replace("import torch.distributed as dist", "from util import setup")
+    text += MAIN + "    setup()\n" + LOADER + LOOP
+    files = {"util.py": "import torch.distributed as dist\ndef setup():\n    dist.init_process_group()\n"}
+    assert after({**files, "train.py": text}).startswith(
+        text[: text.index("    loader =")] + "    train_sampler = (\n"
+        "        DistributedSampler(train_set, shuffle=True)\n"
+        "        if torch.distributed.is_available() and torch.distributed.is_initialized()\n"
+        "        else None\n"
+        "    )\n"
+    )

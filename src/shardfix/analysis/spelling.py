@@ -18,62 +18,111 @@ def free_name(module: Module, node: ast.AST, candidates: Sequence[str]) -> str |
     return next((c for c in candidates if c not in taken), None)
 
 
-def _bound_to(module: Module, qualified: str) -> str | None:
-    """The name by which a module-level import binds a library name."""
-    for name, definitions in module.bindings.exit_of(module.tree).items():
-        if len(definitions) == 1:
-            (d,) = definitions
-            if d.kind == "import" and d.scope is module.tree and "." not in name:
-                use = ast.Name(name, ast.Load())
-                if qualified in _qualify(module, use, d.module):
-                    return name
+def means(module: Module, name: str, place: ast.AST, qualified: str) -> bool:
+    """Whether a name stands for a library's module or class at a place: bound by an import that always runs, above the
+    place, and by nothing else in any scope around it."""
+    definitions = [d for d in module.bindings.definitions if d.key == name]
+    scopes = {module.tree, *module.around(place)}
+    mine = [d for d in definitions if d.scope in scopes and not isinstance(d.scope, ast.ClassDef)]
+    if not mine or any(d.kind != "import" or qualified not in _qualify(module, d.module) for d in mine):
+        return False
+    if any(
+        d.key == name for d in module.bindings.definitions if isinstance(d.scope, ast.ClassDef) and d.scope in scopes
+    ):
+        return False
+    top = _top(module, place)
+    return any(d.statement in module.tree.body and getattr(d.statement, "lineno", 0) < top for d in mine)
+
+
+def _top(module: Module, place: ast.AST) -> int:
+    """The line of the top-level statement around a place."""
+    outer = [n for n in (place, *module.around(place)) if isinstance(n, ast.stmt)]
+    return outer[-1].lineno if outer else 0
+
+
+def _bound_to(module: Module, qualified: str, places: Sequence[ast.AST]) -> str | None:
+    """The name by which a module-level import binds a library name for all of these places."""
+    for d in module.bindings.definitions:
+        if d.kind == "import" and d.scope is module.tree and "." not in d.key:
+            if all(means(module, d.key, place, qualified) for place in places):
+                return d.key
     return None
 
 
-def _qualify(module: Module, use: ast.Name, imported: str) -> frozenset[str]:
+def _qualify(module: Module, imported: str) -> frozenset[str]:
     found = {canonical(imported)}
     if module.resolver is not None:
         found |= {canonical(r) for r in module.resolver(canonical(imported), module)}
     return frozenset(found)
 
 
-def spell_distributed_sampler(module: Module, call: ast.Call) -> tuple[str, tuple[Edit, ...]]:
-    """How this file names DistributedSampler, and the import it needs for that.
+def _may_import(module: Module, name: str, qualified: str, places: Sequence[ast.AST]) -> bool:
+    """Whether an import of a name can be added on top: nothing else is called so, and no import further down is
+    the one that the new one would be taken for."""
+    for d in module.bindings.definitions:
+        if d.key != name:
+            continue
+        if d.scope is module.tree:
+            if d.kind != "import" or d.statement in module.tree.body or qualified not in _qualify(module, d.module):
+                return False
+        elif any(d.scope in module.around(place) for place in places):
+            return False
+    return True
+
+
+def spell_distributed_sampler(
+    module: Module, call: ast.Call, others: Sequence[ast.AST] = ()
+) -> tuple[str, tuple[Edit, ...]] | None:
+    """How this file names DistributedSampler where a loader is built, and the import it needs for that; None where
+    the name means something else.
 
     A file that writes ``torch.utils.data.DataLoader`` in full gets the sampler in full, without an import.
+
+    Args:
+        others: further places where the name is to mean the same.
     """
-    known = _bound_to(module, DISTRIBUTED_SAMPLER)
+    places = (call, *others)
+    known = _bound_to(module, DISTRIBUTED_SAMPLER, places)
     if known is not None:
         return known, ()
+    in_full = "torch.utils.data.distributed.DistributedSampler"
+    torch = all(means(module, "torch", place, "torch") for place in places)
     written = module.source.source(call.func)
-    if written == "torch.utils.data.DataLoader":
-        return "torch.utils.data.distributed.DistributedSampler", ()
-    package = _bound_to(module, "torch.utils.data.distributed")
+    if written == "torch.utils.data.DataLoader" and torch:
+        return in_full, ()
+    package = _bound_to(module, "torch.utils.data.distributed", places)
     if package is not None:
         return f"{package}.DistributedSampler", ()
-    data = _bound_to(module, "torch.utils.data")
+    data = _bound_to(module, "torch.utils.data", places)
     if data is not None and written == f"{data}.DataLoader":
         return f"{data}.distributed.DistributedSampler", ()
-    return "DistributedSampler", (
-        AddImport(module.path, DISTRIBUTED_SAMPLER.rpartition(".")[0], "DistributedSampler", beside(module)),
-    )
+    if _may_import(module, "DistributedSampler", DISTRIBUTED_SAMPLER, places):
+        package = DISTRIBUTED_SAMPLER.rpartition(".")[0]
+        return "DistributedSampler", (AddImport(module.path, package, "DistributedSampler", beside(module)),)
+    return (in_full, ()) if torch else None
 
 
-def spell_distributed_package(module: Module) -> tuple[str, tuple[Edit, ...]]:
-    """How this file names ``torch.distributed``, and the import it needs for that."""
-    known = _bound_to(module, "torch.distributed")
+def spell_distributed_package(module: Module, place: ast.AST) -> tuple[str, tuple[Edit, ...]] | None:
+    """How this file names ``torch.distributed`` at a place, and the import it needs for that; None where ``torch``
+    means something else there."""
+    known = _bound_to(module, "torch.distributed", (place,))
     if known is not None:
         return known, ()
-    if _bound_to(module, "torch") == "torch":
+    if means(module, "torch", place, "torch"):
         return "torch.distributed", ()
+    if not _may_import(module, "torch", "torch", (place,)):
+        return None
     return "torch.distributed", (AddImport(module.path, "torch.distributed", "", beside(module)),)
 
 
-def spell_subset(module: Module) -> tuple[str, tuple[Edit, ...]]:
-    """How this file names ``torch.utils.data.Subset``, and the import it needs for that."""
-    known = _bound_to(module, "torch.utils.data.Subset")
+def spell_subset(module: Module, place: ast.AST) -> tuple[str, tuple[Edit, ...]] | None:
+    """How this file names ``torch.utils.data.Subset`` at a place, and the import it needs for that; None where the
+    name means something else."""
+    known = _bound_to(module, "torch.utils.data.Subset", (place,))
     if known is not None:
         return known, ()
+    if not _may_import(module, "Subset", "torch.utils.data.Subset", (place,)):
+        return None
     return "Subset", (AddImport(module.path, "torch.utils.data", "Subset", beside(module)),)
 
 
