@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardfix.analysis.epochs import is_enumerated
-from shardfix.analysis.flow import Flow, last_name
+from shardfix.analysis.exactness import exact
+from shardfix.analysis.flow import Flow, Use, last_name
 from shardfix.analysis.model import Evidence, Role
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import main_process_guard
@@ -66,7 +67,6 @@ _REDUCTIONS = frozenset(
         "sync_across_gpus",
     }
 )
-_INDEX = re.compile(r"(^|_)(idx|idxs|index|indices|indexes|ids)($|_|\d)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Evaluation:
     Args:
         guard: the condition because of which only one rank evaluates.
         reduction: a call that combines results across ranks.
-        exact: why padding can't reach the metric.
+        exact: why padding can't reach the metric of any of the loops.
         positional: a write of results in the loader's order.
         functions: the functions (or the module) that hold the loops.
         gathers: a gather through an Accelerator.
@@ -197,24 +197,13 @@ def _gradless(node: ast.expr) -> bool:
 
 def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluation:
     """What the loops over an eval loader do: guard, reduction, exactness under padding, writes by position."""
-    guards: list[Evidence | None] = []
-    sometimes: Evidence | None = None
     functions: list[ast.AST] = []
     loops: list[ast.AST] = []
-    for use in flow.of("iterate", "argument"):
-        guard = main_process_guard(module, use.node)
-        if guard is None:
-            for call in use.calls:
-                guard = guard or main_process_guard(module, call)
-        guards.append(module.evidence(guard) if guard is not None else None)
-        if guard is None:
-            for call in module.callers(module.function(use.node) or module.tree):
-                partly = main_process_guard(module, call)
-                sometimes = sometimes or (module.evidence(partly) if partly is not None else None)
-        if use.kind == "iterate":
-            loops.append(use.node)
-            functions.append(module.function(use.node) or module.tree)
-    guard_evidence = next((g for g in guards if g is not None), None)
+    iterations = flow.of("iterate")
+    for use in iterations:
+        loops.append(use.node)
+        functions.append(module.function(use.node) or module.tree)
+    guard, sometimes = _guards(module, flow, iterations or flow.of("argument"))
     reduction = None
     for function in functions:
         reduction = reduction or find_reduction(module, function)
@@ -223,10 +212,31 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
             for call in module.callers(function):
                 outer = module.function(call) or module.tree
                 reduction = reduction or find_reduction(module, outer, after=call)
-    exact = next((e for e in (_exact(module, f) for f in functions) if e is not None), None)
+    reasons: list[Evidence | None] = []
+    for function in dict.fromkeys(functions):
+        mine = [loop for loop, f in zip(loops, functions, strict=True) if f is function]
+        reasons.append(exact(module, function, mine, flow, dataset))
+    why = reasons[0] if reasons and all(r is not None for r in reasons) else None
     positional = next((e for e in (_positional(module, loop) for loop in loops) if e is not None), None)
     gathers = next((e for e in (_gathers(module, f) for f in functions) if e is not None), None)
-    return Evaluation(guard_evidence, reduction, exact, positional, tuple(functions), gathers, sometimes)
+    return Evaluation(guard, reduction, why, positional, tuple(functions), gathers, sometimes)
+
+
+def _guards(module: Module, flow: Flow, uses: Sequence[Use]) -> tuple[Evidence | None, Evidence | None]:
+    """The condition because of which one process alone runs the loops, and such a condition of some of them only."""
+    guards: list[ast.expr | None] = []
+    for use in uses:
+        here = main_process_guard(module, use.node)
+        calls = module.callers(module.function(use.node) or module.tree)
+        # A function that evaluates what it is given may be guarded for this loader and not for another.
+        mine = [c for c in calls if any(a in flow.aliases for a in [*c.args, *(k.value for k in c.keywords)])]
+        outer = mine or list(use.calls) or calls
+        guards.extend([here] if here is not None or not outer else [main_process_guard(module, c) for c in outer])
+    found = [g for g in guards if g is not None]
+    if not found:
+        return None, None
+    first = module.evidence(found[0])
+    return (first, None) if len(found) == len(guards) else (None, first)
 
 
 def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast.AST | None = None) -> Evidence | None:
@@ -281,92 +291,6 @@ def _gathers(module: Module, function: ast.AST) -> Evidence | None:
             if is_accelerator(module, call.func.value):
                 return module.evidence(call)
     return None
-
-
-def _exact(module: Module, function: ast.AST) -> Evidence | None:
-    """Why padding can't reach the metric: results scattered by sample index and combined by MAX, duplicates cut off
-    at the dataset's length after a gather that is interleaved, or ``gather_for_metrics``.
-
-    A DistributedSampler deals samples out in turn: only where the ranks' results are laid in turn again is the padding
-    at the end. In results joined rank by rank it stands inside, and the order is not the dataset's.
-    """
-    body: list[ast.stmt] = getattr(function, "body", [])
-    scattered: ast.AST | None = None
-    gathered = False
-    for call in _calls_in(body if isinstance(body, list) else []):
-        name = last_name(call.func)
-        if name == "gather_for_metrics":
-            return module.evidence(call)
-        placed = name in ("index_copy_", "index_put_", "scatter_") and gathered
-        if placed and any(_is_sample_index(module, n) for a in call.args for n in ast.walk(a)):
-            return module.evidence(call)
-        gathered = gathered or name in ("all_gather", "gather", "all_gather_object", "all_gather_into_tensor")
-    for s in body if isinstance(body, list) else []:
-        for node in ast.walk(s):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                index = node.targets[0].slice
-                if any(_is_sample_index(module, n) for n in ast.walk(index)) and _is_yes_or_no(module, node.value):
-                    scattered = node
-            if (
-                gathered
-                and _interleaved(body)
-                and isinstance(node, ast.Subscript)
-                and isinstance(node.slice, ast.Slice)
-            ):
-                upper = node.slice.upper
-                if isinstance(upper, ast.Call) and last_name(upper.func) == "len" and node.slice.lower is None:
-                    source = module.source.source(upper)
-                    if "dataset" in source or "_set" in source or "_ds" in source:
-                        return module.evidence(node)
-    if scattered is not None:
-        for call in _calls_in(body):
-            if last_name(call.func) == "all_reduce" and any(
-                isinstance(n, ast.Attribute) and n.attr == "MAX"
-                for a in [*call.args, *call.keywords]
-                for n in ast.walk(a)
-            ):
-                return module.evidence(scattered)
-    return None
-
-
-def _is_yes_or_no(module: Module, node: ast.expr, depth: int = 0) -> bool:
-    """A value made of a comparison: only of such is the MAX over ranks the sample's own value, since zeros stand for
-    the samples of other ranks (a negative loss would be lost)."""
-    for n in ast.walk(node):
-        if isinstance(n, ast.Compare) or (isinstance(n, ast.Call) and last_name(n.func) in ("eq", "ne", "isclose")):
-            return True
-        if isinstance(n, ast.Name) and depth < 3:
-            values = [d.value for d in module.bindings.reaching(n) if d.kind == "assign" and d.index is None]
-            if values and all(v is not None and _is_yes_or_no(module, v, depth + 1) for v in values):
-                return True
-    return False
-
-
-def _is_sample_index(module: Module, node: ast.AST) -> bool:
-    """A name that says index, and not the position that ``enumerate`` counts."""
-    if not (isinstance(node, ast.Name) and _INDEX.search(node.id)):
-        return False
-    return not any(
-        d.kind == "loop" and d.index == 0 and d.value is not None and is_enumerated(module, d.value)
-        for d in module.bindings.reaching(node)
-    )
-
-
-def _interleaved(body: list[ast.stmt]) -> bool:
-    """Whether results of several ranks are laid in turn: ``zip(*parts)``, a transposed stack, ``all[rank::world]``."""
-    for node in (n for s in body for n in ast.walk(s)):
-        if isinstance(node, ast.Call):
-            name = last_name(node.func)
-            if name in ("zip", "zip_longest") and any(isinstance(a, ast.Starred) for a in node.args):
-                return True
-            if name in ("transpose", "permute", "swapaxes", "t"):
-                return True
-        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-            return True
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.step is not None:
-            if isinstance(node.ctx, ast.Store):
-                return True
-    return False
 
 
 def _positional(module: Module, loop: ast.AST) -> Evidence | None:
