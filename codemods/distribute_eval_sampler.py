@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._sharding import shard
 
+from shardfix.analysis.evaluation import evaluates
+from shardfix.analysis.exactness import accumulated
+from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.module import Module
+from shardfix.analysis.processes import is_world_size
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
@@ -26,35 +30,60 @@ def _ordered(module: Module, arms: Sequence[Arm]) -> list[Edit]:
     return edits
 
 
-def _shuffled(site: Site) -> Change | Finding | str | None:
+def _sharded(site: Site) -> list[Change | Finding | str]:
+    """An evaluation that a sampler shards: its order, and whether its metric is whole."""
     module = site.module
     arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
     distributed = [a for a in arms if a.kind == "distributed"]
     guard = site.evaluation.guard or site.evaluation.sometimes
     if guard is not None:
         where = "" if site.evaluation.guard is not None else " on one of its paths"
-        return Finding(
-            "SHD706",
-            site.location,
-            f"a distributed sampler in an evaluation that one rank alone runs{where}: it sees 1/W of the samples",
-            (guard, module.evidence(distributed[0].node)),
-            "evaluate on every rank and reduce the metric, or use a plain loader on the main process",
-        )
+        return [
+            Finding(
+                "SHD706",
+                site.location,
+                f"a distributed sampler in an evaluation that one rank alone runs{where}: it sees 1/W of the samples",
+                (guard, module.evidence(distributed[0].node)),
+                "evaluate on every rank and reduce the metric, or use a plain loader on the main process",
+            )
+        ]
+    metric = _metric(site, distributed)
     edits = _ordered(module, arms)
     if not edits:
-        return _metric(site, distributed) or "a DistributedSampler shards it"
+        return [metric or "a DistributedSampler shards it"]
+    if _may_train(site):
+        return [refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
     shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
     if any(s.role != "eval" for s in shared):
-        return refuse(site, "SHD902", note="a training loader shares the sampler")
-    return Change(
+        return [refuse(site, "SHD902", note="a training loader shares the sampler")]
+    written = site.evaluation.positional
+    change = Change(
         site.location,
         "distribute_eval_sampler",
         ("SHD501",),
         "safe",
         "keep evaluation in the dataset's order",
         tuple(edits),
-        consequences=("each rank evaluates the same number of samples as before, now in the dataset's order",),
+        consequences=(
+            "each rank evaluates the same number of samples as before, now in the dataset's order",
+            *((f"line {written.location.line} still writes each rank's own part only",) if written else ()),
+        ),
         evidence=tuple(module.evidence(a.node) for a in distributed),
+    )
+    return [change, metric] if metric is not None else [change]
+
+
+def _may_train(site: Site) -> bool:
+    """Whether an epoch loop drives a loader that only its name calls one for evaluation."""
+    module = site.module
+    loops = [u.node for u in site.flow.of("iterate")]
+    if not loops or not (site.told or site.epoch_loops.loops) or any(evaluates(module, loop) for loop in loops):
+        return False
+    scopes = [module.function(loop) or module.tree for loop in loops]
+    modes = [c for c in module.calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("eval", "train")]
+    return not any(
+        isinstance(c.func, ast.Attribute) and c.func.attr == "eval" and (module.function(c) or module.tree) in scopes
+        for c in modes
     )
 
 
@@ -62,8 +91,7 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     """A sharded evaluation whose metric is one rank's part of it, or counts the padding."""
     found = site.evaluation
     loops = [u.node for u in site.flow.of("iterate")]
-    accumulates = any(_accumulates(n) for loop in loops for n in ast.walk(loop))
-    if not accumulates or found.exact is not None:
+    if not any(accumulated(loop) for loop in loops) or found.exact is not None:
         return None
     evidence = site.module.evidence(distributed[0].node)
     if found.reduction is None:
@@ -74,6 +102,8 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
             (evidence, site.module.evidence(loops[0])),
             "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
         )
+    if all(a.constant("drop_last") is True for a in distributed):
+        return None  # nothing is repeated; up to W-1 samples are left out
     return Finding(
         "SHD502",
         site.location,
@@ -84,14 +114,26 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     )
 
 
-def _accumulates(node: ast.AST) -> bool:
-    if isinstance(node, ast.AugAssign):
-        return True
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("append", "extend", "update")
+def _rest_of(site: Site) -> ast.expr | None:
+    """``Subset(ds, range(len(sampler) * world_size, len(ds)))``: the samples that a sampler with drop_last leaves."""
+    module, dataset = site.module, site.dataset
+    if isinstance(dataset, ast.Name):
+        values = [d.value for d in module.bindings.reaching(dataset)]
+        dataset = values[0] if len(values) == 1 else None
+    if not isinstance(dataset, ast.Call) or "torch.utils.data.Subset" not in module.callee(dataset):
+        return None
+    given = [*dataset.args[1:2], *(k.value for k in dataset.keywords if k.arg == "indices")]
+    indices = given[0] if given else None
+    if not (isinstance(indices, ast.Call) and last_name(indices.func) == "range" and len(indices.args) == 2):
+        return None
+    start, end = indices.args
+    product = isinstance(start, ast.BinOp) and isinstance(start.op, ast.Mult)
+    parts = [start.left, start.right] if isinstance(start, ast.BinOp) else []
+    length = any(
+        isinstance(p, ast.Call) and last_name(p.func) == "len" and "sampler" in module.source.source(p) for p in parts
     )
+    whole = isinstance(end, ast.Call) and last_name(end.func) == "len"
+    return dataset if product and length and whole and any(is_world_size(p) for p in parts) else None
 
 
 def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
@@ -105,6 +147,8 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         return f"only one rank evaluates (line {line}), so it reads everything, as it should"
     if found.sometimes is not None:
         return refuse(site, "SHD905", note="on one of its paths", evidence=(found.sometimes,))
+    if _rest_of(site) is not None:
+        return "it holds what the sharded loader leaves out, which each rank evaluates alike"
     if not found.functions:
         return refuse(site, "SHD923")
     if found.positional is not None:
@@ -121,6 +165,8 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         )
     elif found.exact is None:
         code, reason = "SHD906", "up to W-1 samples are counted twice: padding reaches the reduced metric"
+    elif _drops_last(site):
+        code, reason = "SHD906", "drop_last leaves out other samples once the loader is sharded"
     elif any((site.module.function(u.node) or site.module.tree) in found.functions for u in site.flow.of("length")):
         code, reason = "SHD906", "len(loader), read where the metric is made, becomes one rank's number of batches"
     if reason and not options.unsafe:
@@ -145,6 +191,11 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
     )
 
 
+def _drops_last(site: Site) -> bool:
+    value = site.arguments.value("drop_last")
+    return value is not None and not (isinstance(value, ast.Constant) and not value.value)
+
+
 def plan(sites: Sequence[Site], options: Options) -> Planned:
     """Changes for the evaluation loaders of one module that nobody shards, or that a shuffling sampler shards."""
     changes: list[Change] = []
@@ -154,13 +205,14 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
         if site.kind != "torch" or site.arguments.opaque or site.owner != "ddp" or site.role != "eval":
             continue
         inner = {i.kind for b in site.batch_arms for i in b.inner}
-        outcome = _shuffled(site) if "distributed" in site.kinds | inner else _unsharded(site, options)
-        if isinstance(outcome, Change):
-            changes.append(outcome)
-        elif isinstance(outcome, Finding):
-            findings.append((site.location, outcome))
-        elif outcome is not None:
-            right.append((site.location, outcome))
+        sharded = "distributed" in site.kinds | inner
+        for outcome in _sharded(site) if sharded else [_unsharded(site, options)]:
+            if isinstance(outcome, Change):
+                changes.append(outcome)
+            elif isinstance(outcome, Finding):
+                findings.append((site.location, outcome))
+            elif outcome is not None:
+                right.append((site.location, outcome))
     return Planned(tuple(changes), tuple(findings), tuple(right))
 
 

@@ -1,0 +1,55 @@
+"""A sharded evaluation is edited for its order, and reported for a metric that is one rank's or counts padding."""
+
+from __future__ import annotations
+
+import pytest
+from plans import codes, planned
+
+HEAD = (
+    "import torch\nimport torch.distributed as dist\n"
+    "from torch.utils.data import DataLoader, DistributedSampler, Subset\n"
+    "dist.init_process_group()\n"
+)
+SHUFFLED = HEAD + "val_loader = DataLoader(val_set, sampler=DistributedSampler(val_set))\n"
+LAST = HEAD + "val_loader = DataLoader(val_set, sampler=DistributedSampler(val_set, shuffle=False, drop_last=True))\n"
+LOOP = "with torch.no_grad():\n    for b in val_loader:\n        "
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(SHUFFLED + LOOP + "print(b)\n", ["SHD501"], id="order alone"),
+        pytest.param(SHUFFLED + LOOP + "n += b\n", ["SHD501", "SHD503"], id="not reduced"),
+        pytest.param(SHUFFLED + LOOP + "n = n + b\n", ["SHD501", "SHD503"], id="not reduced, written out"),
+        pytest.param(SHUFFLED + LOOP + "n += b\ndist.all_reduce(n)\n", ["SHD501", "SHD502"], id="padding is counted"),
+        pytest.param(LAST + LOOP + "n += b\ndist.all_reduce(n)\n", [], id="no padding with drop_last"),
+        pytest.param(LAST + LOOP + "n += b\n", ["SHD503"], id="not reduced with drop_last"),
+        pytest.param(
+            SHUFFLED + "for epoch in range(3):\n    for b in val_loader:\n        trainer.step(b)\n",
+            ["SHD916"],
+            id="its name says evaluation, its loop trains",
+        ),
+    ],
+)
+def test_sharded(text: str, expected: list[str]) -> None:
+    assert codes(text) == [expected]
+
+
+def test_results_written_by_each_rank_are_a_consequence_of_the_order() -> None:
+    (change,) = planned(SHUFFLED + LOOP + "out.write(b)\n").changes
+    assert "line 8 still writes each rank's own part only" in change.consequences
+
+
+def test_the_rest_that_drop_last_leaves_is_read_whole_by_each_rank() -> None:
+    rest = "Subset(val_set, range(len(val_loader.sampler) * world_size, len(val_set)))"
+    text = LAST + LOOP + "n += b\ndist.all_reduce(n)\n" + f"rest_loader = DataLoader({rest})\n"
+    text += "with torch.no_grad():\n    for b in rest_loader:\n        n += b\n"
+    assert codes(text) == [[], []]
+    assert codes(text.replace(" * world_size", "")) == [[], ["SHD906"]]
+
+
+def test_drop_last_makes_a_sharded_evaluation_inexact() -> None:
+    text = HEAD + "val_loader = DataLoader(val_set)\n" + LOOP.replace("b in", "x, idx in")
+    text += "hits[idx] = x == 1\ndist.all_reduce(hits, op=dist.ReduceOp.MAX)\n"
+    assert codes(text) == [["SHD302"]]
+    assert codes(text.replace("(val_set)", "(val_set, drop_last=True)")) == [["SHD906"]]
