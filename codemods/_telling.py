@@ -81,10 +81,10 @@ def _tell(told: SetEpoch, sites: Sequence[Site], names: Sequence[str]) -> Retold
     elif not alone or told.argument is None:
         return _drop(told, sites)
     else:
-        if len(sites) > 1:
-            dropped = _whole_loop(module, dropped)
-        if dropped is None:
+        whole = _whole_loop(module, dropped) if len(sites) > 1 else dropped
+        if whole is None:
             return _drop(told, sites)
+        dropped = whole
         argument = module.source.source(told.argument)
         lines = tuple(f"{name}.set_epoch({argument})" for name in names)
         edits.append(InsertStatements(path, span(dropped), "before", lines))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._telling import Retold, needs_telling, retell, sampler_arms
-from shardfix.codemods._unused import Taken, unused_statements
+from shardfix.codemods._unused import Taken, pure, unused_statements
 
-from shardfix.analysis.bindings import Definition
+from shardfix.analysis.bindings import Definition, attribute_key
 from shardfix.analysis.epochs import SetEpoch
+from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options, Tier
 from shardfix.analysis.module import Module
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -50,7 +51,7 @@ def _intended_shuffle(site: Site, arm: Arm) -> str | None:
     if arm.kind == "random":
         return "True"
     if arm.kind == "distributed":
-        value = arm.arguments.value("shuffle") if arm.arguments else None
+        value = _own(arm, "shuffle")
         if value is None:
             return "True"
         return str(value.value) if isinstance(value, ast.Constant) else site.module.source.source(value)
@@ -76,6 +77,17 @@ def _beside(site: Site, arm: Arm, shuffle: ast.expr) -> str | None:
     if isinstance(value, ast.Constant) and isinstance(value.value, bool):
         return str(value.value)
     return None
+
+
+def _pairs(site: Site) -> list[Definition]:
+    """The assignments of ``shuffle`` that stand beside those of the sampler."""
+    shuffle = site.arguments.value("shuffle")
+    mine = {d.statement for d in site.distributed_definitions}
+    return [
+        d
+        for d in (site.module.bindings.reaching(shuffle) if isinstance(shuffle, ast.Name) else ())
+        if isinstance(d.statement, ast.Assign) and mine & set(site.module.block(d.statement))
+    ]
 
 
 def _without_sampler(site: Site, test: ast.expr) -> str | None:
@@ -116,6 +128,98 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
+def _own(arm: Arm, name: str) -> ast.expr | None:
+    """What the sampler itself is given."""
+    return arm.arguments.value(name) if arm.arguments else None
+
+
+def _unmovable(site: Site, *values: ast.expr | None) -> Finding | None:
+    """A refusal if an expression may have another value in the loader's call than where it stands."""
+    for value in values:
+        if value is None or isinstance(value, ast.Constant) or _movable(site, value):
+            continue
+        text = site.module.source.source(value)
+        found = refuse(site, "SHD922", evidence=(site.module.evidence(value),))
+        return replace(
+            found,
+            message=f"`{text}` of the sampler may have another value where the loader is built",
+            remedy="write the value into the loader's call and take the sampler off by hand",
+        )
+    return None
+
+
+def _movable(site: Site, value: ast.expr) -> bool:
+    """Whether the names of an expression have the same definitions in the loader's call as where it stands."""
+    module, here = site.module, site.module.environment(site.call)
+    if here is None or not pure(value):
+        return False
+    for node in ast.walk(value):
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            continue
+        key = node.id if isinstance(node, ast.Name) else attribute_key(node)
+        there = module.bindings.reaching(node)
+        if key is None or here.get(key, frozenset()) == there:
+            continue
+        if key == "self" and module.class_of(node) is module.class_of(site.call):
+            continue
+        local = module.function(site.call) or module.tree
+        free = key not in here and not any(d.scope is local or d.scope is module.function(node) for d in there)
+        if not free or isinstance(node, ast.Attribute):
+            return False
+    return True
+
+
+def _one(module: Module, value: ast.expr | None, depth: int = 0) -> bool:
+    """Whether a value is the literal 1, also by a name that has no other value."""
+    if isinstance(value, ast.Constant):
+        return value.value == 1 and value.value is not True
+    if not isinstance(value, ast.Name) or depth > 4:
+        return False
+    found = module.bindings.reaching(value)
+    return bool(found) and all(
+        d.kind == "assign" and d.index is None and _one(module, d.value, depth + 1) for d in found
+    )
+
+
+def _told_processes(site: Site) -> Finding | str | None:
+    """``prepare_data_loader(loader, num_processes=n)`` shards by its own number, whatever the program runs with."""
+    for use in site.flow.of("prepare"):
+        call = use.node
+        if not isinstance(call, ast.Call) or last_name(call.func) != "prepare_data_loader":
+            continue
+        if "accelerate.data_loader.prepare_data_loader" not in site.module.callee(call):
+            continue
+        number = next((k.value for k in call.keywords if k.arg == "num_processes"), None)
+        if number is None and len(call.args) > 2:
+            number = call.args[2]
+        if number is None or _is_none(number):
+            continue
+        if _one(site.module, number):
+            return "prepare_data_loader(num_processes=1) leaves sharding to the sampler"
+        evidence = (site.module.evidence(call),)
+        return refuse(
+            site, "SHD901", note="prepare_data_loader is told how many processes there are", evidence=evidence
+        )
+    return None
+
+
+def _twice_on_a_path(site: Site, arms: Sequence[Arm]) -> Finding | None:
+    """A finding where only one of several samplers is one that shards, so that the others have to stay."""
+    sharding = [a for a in arms if a.kind == "distributed"]
+    if not sharding:
+        return None
+    others = " or ".join(dict.fromkeys(a.label for a in arms if a.kind != "distributed"))
+    return Finding(
+        "SHD201",
+        site.location,
+        f"sharded twice on one path: the sampler is {others} or a DistributedSampler, and prepare() shards either"
+        if others
+        else "sharded twice on one path: a DistributedSampler in a prepared loader",
+        tuple(site.module.evidence(a.node) for a in sharding),
+        "use a RandomSampler in the place of the DistributedSampler: prepare() shards it",
+    )
+
+
 def _plain(arm: Arm) -> bool:
     """A sampler that only orders or splits: no replacement, no number of samples."""
     if arm.kind == "random":
@@ -135,20 +239,26 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
         return None
     if site.kinds & {"parameter", "unknown"}:
         return refuse(site, "SHD902") if site.owner == "accelerate" else None
-    if not all(_plain(a) for a in site.arms):
-        return None
+    told = _told_processes(site)
+    if told is not None:
+        return told
     distributed = [a for a in site.arms if a.kind == "distributed"]
-    if any(a.constant("num_replicas") == 1 for a in distributed):
+    if any(_one(site.module, _own(a, "num_replicas")) for a in distributed):
         return "num_replicas=1 makes the sampler leave sharding to prepare()"
+    if not all(_plain(a) for a in site.arms):
+        return _twice_on_a_path(site, site.arms)
     if any(site.arguments.bound[name].from_dict for name in ("sampler", "shuffle") if name in site.arguments.bound):
         return refuse(site, "SHD903", note="they stand in a dict")
     module, dataset = site.module, site.dataset
     for arm in site.arms:
         if arm.kind == "none":
             continue
-        own = arm.arguments.value(_DATASET[arm.kind]) if arm.arguments else None
+        own = _own(arm, _DATASET[arm.kind])
         if not same_expression(module, own, dataset):
             return refuse(site, "SHD907", evidence=(module.evidence(arm.node),))
+    unmovable = _unmovable(site, *(_own(a, "shuffle") for a in distributed))
+    if unmovable is not None:
+        return unmovable
     wanted = {_intended_shuffle(site, a) for a in site.arms}
     if len(wanted) > 1 and site.role == "eval":
         wanted = {"False"}
@@ -166,9 +276,7 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
         if not options.unsafe:
             return refuse(site, "SHD914")
         reason = "generator= decides the order today; without the sampler the order is another"
-    seeds = [a.arguments.value("seed") for a in distributed if a.arguments and a.arguments.value("seed") is not None]
-    if any(not (isinstance(s, ast.Constant) and s.value == 0) for s in seeds):
-        reason = "the sampler's seed= is lost: the order no longer depends on it"
+    reason = _lost_seed(distributed) or reason
     edits: list[Edit] = _loader_edits(site, shuffle)
     code = "SHD201" if distributed else "SHD101" if site.owner == "accelerate" else "SHD103"
     tier: Tier = "unsafe" if reason else "cosmetic" if code == "SHD103" else "safe"
@@ -178,11 +286,18 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
         (code,),
         tier,
         tuple(edits),
-        tuple(site.distributed_definitions),
+        (*site.distributed_definitions, *_pairs(site)),
         reason,
         _consequences(site, code),
         (*evidence, *site.owner_evidence),
     )
+
+
+def _lost_seed(arms: Sequence[Arm]) -> str:
+    seeds = [_own(a, "seed") for a in arms if a.kind == "distributed"]
+    if all(s is None or (isinstance(s, ast.Constant) and s.value == 0) for s in seeds):
+        return ""
+    return "the sampler's seed= is lost: the order no longer depends on it"
 
 
 def _consequences(site: Site, code: str) -> tuple[str, ...]:
@@ -194,25 +309,70 @@ def _consequences(site: Site, code: str) -> tuple[str, ...]:
         "each epoch reads the whole dataset: with W processes W times the samples of today, and W times the steps",
         "the order no longer follows the sampler's (seed, epoch); accelerate draws it from the synchronised generator",
     ]
-    return (*found, *lengths(site, "schedules and totals made of it get W times longer"))
+    arms = list(sampler_arms(site))
+    dropping = [_own(a, "drop_last") for a in arms if a.kind == "distributed"]
+    if any(d is not None and not _is_false(d) for d in dropping):
+        found.append(
+            "the sampler's drop_last goes: prepare() repeats samples to fill the last batches where the sampler left "
+            "out the tail"
+        )
+    return (*found, *lengths(site, "schedules and totals made of it get W times longer"), *_sampler_lengths(site, arms))
+
+
+def _sampler_lengths(site: Site, arms: Sequence[Arm]) -> tuple[str, ...]:
+    """The lines that read ``len(sampler)`` or ``len(loader.sampler)``, as a consequence."""
+    samplers = {n for arm in arms for n in site.sampler_flow(arm).aliases}
+    own: set[int] = set()
+    through: set[int] = set()
+    for call in site.module.calls:
+        if last_name(call.func) != "len" or len(call.args) != 1:
+            continue
+        asked = call.args[0]
+        if isinstance(asked, ast.Attribute) and asked.attr == "sampler" and asked.value in site.flow.aliases:
+            through.add(call.lineno)
+        elif asked in samplers:
+            own.add(call.lineno)
+    found: list[str] = []
+    if own:
+        lines = ", ".join(map(str, sorted(own)))
+        found.append(
+            f"len() of the sampler is read in line {lines}: it stays a W-th of the dataset; the loader draws all"
+        )
+    if through:
+        lines = ", ".join(map(str, sorted(through)))
+        found.append(f"len(loader.sampler) is read in line {lines}: it becomes the length of the dataset")
+    return tuple(found)
 
 
 def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | None:
     """``batch_sampler=BatchSampler(RandomSampler(ds), B, d)`` says what the three plain arguments say."""
-    if site.owner != "accelerate" or len(site.batch_arms) != 1 or site.batch_arms[0].kind != "batch":
+    if site.owner != "accelerate":
         return None
+    if len(site.batch_arms) != 1 or site.batch_arms[0].kind != "batch":
+        return _twice_on_a_path(site, [i for b in site.batch_arms for i in b.inner or (b,)])
+    told = _told_processes(site)
+    if told is not None:
+        return told
     batch = site.batch_arms[0]
     module = site.module
     inner = batch.inner
+    if any(_one(module, _own(i, "num_replicas")) for i in inner if i.kind == "distributed"):
+        return "num_replicas=1 makes the sampler leave sharding to prepare()"
     if len(inner) != 1 or not _plain(inner[0]) or inner[0].kind == "none" or batch.arguments is None:
-        return None
+        return _twice_on_a_path(site, inner)
     arm = inner[0]
-    own = arm.arguments.value(_DATASET[arm.kind]) if arm.arguments else None
+    own = _own(arm, _DATASET[arm.kind])
     size, drop = batch.arguments.value("batch_size"), batch.arguments.value("drop_last")
     if not same_expression(module, own, site.dataset) or size is None or drop is None:
         return refuse(site, "SHD907", evidence=(module.evidence(batch.node),))
     if arm.arguments is not None and arm.arguments.value("generator") is not None and not options.unsafe:
         return refuse(site, "SHD914")
+    unmovable = _unmovable(site, size, drop, _own(arm, "shuffle"))
+    if unmovable is not None:
+        return unmovable
+    reason = _lost_seed((arm,))
+    if _own(arm, "generator") is not None:
+        reason = "generator= decides the order today; without the sampler the order is another"
     bound = site.arguments.bound
     if any(n in bound and not bound[n].keyword for n in ("batch_sampler", "batch_size", "shuffle", "drop_last")):
         return refuse(site, "SHD903", note="batch_sampler and what replaces it must be keywords of the call")
@@ -231,10 +391,10 @@ def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | N
     return _Removal(
         site,
         (code,),
-        "safe",
+        "unsafe" if reason else "safe",
         tuple(edits),
         (*batch.definitions, *arm.definitions),
-        "",
+        reason,
         _consequences(site, code),
         (module.evidence(batch.node), *site.owner_evidence),
     )
