@@ -480,3 +480,25 @@ def test_a_program_that_reads_its_loader_once_has_no_second_epoch_to_judge() -> 
     runs = [*observed("before", everything_shuffled, SHUFFLED), *observed("after", share_frozen, SHUFFLED)]
     assert judge(once, runs).verdict == "proven"
     assert judge(recipe(), runs).verdict == "refuted"
+
+
+def test_a_result_that_no_longer_shuffles_is_refuted() -> None:
+    proof = judge(recipe(), [*BEFORE_SHUFFLED, *observed("after", share, ORDERED)])
+    assert proof.verdict == "refuted"
+    assert proof.conditions["preserved"] == (
+        "failed: 2 ranks, 24 samples: the result reads in order, the original shuffles"
+    )
+
+
+def test_a_result_that_shuffles_what_was_read_in_order_is_refuted() -> None:
+    for role in ("train", "eval"):
+        proof = judge(recipe(role=role), [*BEFORE, *observed("after", share_shuffled, SHUFFLED)])
+        assert proof.verdict == "refuted"
+        assert proof.conditions["preserved"] == (
+            "failed: 2 ranks, 24 samples: the result shuffles, the original reads in order"
+        )
+
+
+def test_an_evaluation_may_stop_shuffling() -> None:
+    proof = judge(recipe(role="eval"), [*BEFORE_SHUFFLED, *observed("after", share, ORDERED)])
+    assert not proof.conditions["preserved"].startswith("failed")

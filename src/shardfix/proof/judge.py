@@ -309,7 +309,7 @@ def judge_preserved(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         before, after = runs.shared.get(("before", setting)), runs.shared.get(("after", setting))
         if before is None or after is None or broken(before) or broken(after):
             continue
-        compare_declared(ledger, setting, before, after)
+        compare_declared(recipe, ledger, setting, before, after)
         was, now = full_batch(before), full_batch(after)
         if was and now and was != now:
             ledger.fail("preserved", f"{place(setting)}a rank's batches hold {now} samples, the original's {was}")
@@ -317,7 +317,7 @@ def judge_preserved(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         before, after = runs.one_process("before", setting), runs.one_process("after", setting)
         if before is None or after is None:
             continue
-        compare_declared(ledger, setting, before, after)
+        compare_declared(recipe, ledger, setting, before, after)
         one, two = before.declared, after.declared
         if None not in (one.draws, two.draws) and one.draws != two.draws:
             ledger.fail(
@@ -334,13 +334,19 @@ def full_batch(run: Observation) -> int | None:
     return next((len(epoch[0]) for rank in run.ranks for epoch in rank.epochs if len(epoch) > 1), None)
 
 
-def compare_declared(ledger: Ledger, setting: Setting, before: Observation, after: Observation) -> None:
+def compare_declared(recipe: Recipe, ledger: Ledger, setting: Setting, before: Observation, after: Observation) -> None:
     ledger.judged.add("preserved")
     one, two = before.declared, after.declared
     if one.batch_size != two.batch_size:
         ledger.fail("preserved", f"{place(setting)}batch_size is {two.batch_size}, the original's {one.batch_size}")
     if one.drop_last != two.drop_last:
         ledger.fail("preserved", f"{place(setting)}drop_last is {two.drop_last}, the original's {one.drop_last}")
+    if None in (one.shuffled, two.shuffled) or one.shuffled == two.shuffled or recipe.expect == "shuffled-eval":
+        return
+    if two.shuffled:
+        ledger.fail("preserved", f"{place(setting)}the result shuffles, the original reads in order")
+    elif recipe.role != "eval":  # an evaluation that no longer shuffles is meant
+        ledger.fail("preserved", f"{place(setting)}the result reads in order, the original shuffles")
 
 
 # --- condition 6 ---
