@@ -199,6 +199,18 @@ def test_a_parameter_of_any_name_is_what_the_callers_give() -> None:
     run = "def run(acc, loader):\n    loader = acc.prepare(loader)\n    for b in loader:\n        pass\n"
     assert site(ACCELERATE + run + "run(accelerator, DataLoader(d))\n").owner == "accelerate"
     assert site(ACCELERATE + run + "run(other(), DataLoader(d))\n").owner == "unknown"
+    files = {
+        "train.py": PLAIN + "def run(acc):\n    for b in acc.prepare(DataLoader(d)):\n        pass\n",
+        "main.py": "from accelerate import Accelerator\nfrom train import run\nrun(acc=Accelerator())\n",
+    }
+    assert site(files).owner == "accelerate"
+    files = {
+        "train.py": PLAIN + "def run(accelerator):\n    for b in accelerator.prepare(DataLoader(d)):\n        pass\n",
+        "main.py": "from accelerate import Accelerator\nfrom train import run\nrun(**settings)\n",
+    }
+    assert site(files).owner == "accelerate"
+    files["main.py"] = files["main.py"].replace("from accelerate", "from elsewhere")
+    assert site(files).owner == "unknown"
 
 
 def test_a_call_of_the_usual_name_on_an_unseen_object_is_unknown_though_another_path_reads_the_raw_loader() -> None:

@@ -32,11 +32,13 @@ def _by_name(module: Module, node: ast.expr) -> bool:
     named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     if named.lstrip("_").lower() != "accelerator":
         return False
-    imports = [d.module for d in module.bindings.definitions if d.kind == "import"]
-    if any(name.split(".")[0] == "accelerate" for name in (*imports, *module.bindings.star_modules)):
-        return True
     cls = module.class_of(node)
-    return cls is not None and is_hf_trainer(module, cls)
+    return _knows_accelerate(module) or (cls is not None and is_hf_trainer(module, cls))
+
+
+def _knows_accelerate(module: Module) -> bool:
+    imports = [d.module for d in module.bindings.definitions if d.kind == "import"]
+    return any(name.split(".")[0] == "accelerate" for name in (*imports, *module.bindings.star_modules))
 
 
 def accelerator_made(module: Module, node: ast.expr, depth: int = 0) -> _Made:
@@ -141,14 +143,21 @@ def _class(module: Module, cls: ast.ClassDef) -> _Made:
 
 
 def _passed(module: Module, d: Definition, depth: int) -> _Made:
-    """What the callers of a function in this file give to its parameter."""
+    """What the callers of a function give to its parameter."""
+    if not isinstance(d.scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return "open"
+    a = d.scope.args
+    names = [p.arg for p in (*a.posonlyargs, *a.args)][1 if module.is_method(d.scope) else 0 :]
     found: list[_Made] = []
-    for call in module.callers(d.scope):
-        for argument in (*call.args, *call.keywords):
-            if module.parameter_for(call, argument) is d.node:
-                value = argument.value if isinstance(argument, ast.keyword) else argument
-                made = accelerator_made(module, value, depth + 1)
-                found.append("yes" if made == "open" and _by_name(module, value) else made)
+    for where, call in [*((module, c) for c in module.callers(d.scope)), *module.callers_elsewhere(d.scope)]:
+        given = {k.arg: k.value for k in call.keywords if k.arg}
+        if not any(isinstance(value, ast.Starred) for value in call.args):
+            given |= dict(zip(names, call.args, strict=False))
+        if d.key in given:
+            made = accelerator_made(where, given[d.key], depth + 1)
+            found.append("yes" if made == "open" and _by_name(where, given[d.key]) else made)
+        elif any(k.arg is None for k in call.keywords) and d.key == "accelerator" and _knows_accelerate(where):
+            found.append("yes")  # f(**settings) in a file that knows accelerate
     return _together(found)
 
 

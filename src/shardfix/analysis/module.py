@@ -77,6 +77,7 @@ class Module:
     attribute_loads: dict[str, list[ast.Attribute]] = field(default_factory=dict)
     resolver: Callable[[str, Module], frozenset[str]] | None = None
     finder: Callable[[str], list[tuple[Module, Definition]]] | None = None
+    caller_finder: Callable[[str], list[tuple[Module, ast.Call]]] | None = None
     fellows: Sequence[Module] = ()  # every module of the project, this one included
     _qualified: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
     _callers: dict[ast.AST, list[ast.Call]] | None = None
@@ -282,6 +283,16 @@ class Module:
                 if target is not None:
                     self._callers.setdefault(target, []).append(call)
         return self._callers.get(function, [])
+
+    def callers_elsewhere(self, function: ast.AST) -> list[tuple[Module, ast.Call]]:
+        """The calls in other files of a top-level function of this file, or of the class whose ``__init__`` it is."""
+        name = getattr(function, "name", "")
+        outer = self.parents.get(function)
+        if name == "__init__" and isinstance(outer, ast.ClassDef):
+            name, outer = outer.name, self.parents.get(outer)
+        if self.caller_finder is None or not name or outer is not self.tree:
+            return []
+        return [(m, call) for m, call in self.caller_finder(f"{self.name}.{name}") if m is not self]
 
     def is_method(self, function: ast.AST) -> bool:
         """Whether a function is a method that takes ``self`` or ``cls`` first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 
 from shardfix.analysis.bindings import Definition
@@ -20,6 +21,7 @@ class Project:
     by_name: dict[str, Module] = field(default_factory=dict)
     imports: dict[str, set[str]] = field(default_factory=dict)
     importers: dict[str, set[str]] = field(default_factory=dict)
+    _calls: dict[str, list[tuple[Module, ast.Call]]] | None = None
 
     def find(self, dotted: str, importer: Module) -> Module | None:
         """The project module of a dotted name: from the root, or beside the importer or above it (scripts)."""
@@ -79,6 +81,17 @@ class Project:
         found = module.bindings.exit_of(module.tree).get(name, frozenset())
         return [(module, d) for d in sorted(found, key=lambda d: getattr(d.node, "lineno", 0))]
 
+    def calls_of(self, qualified: str) -> list[tuple[Module, ast.Call]]:
+        """The calls of a top-level function or class, in every module."""
+        if self._calls is None:
+            self._calls = {}
+            for module in self.modules.values():
+                for call in module.calls:
+                    for name in module.callee(call):
+                        if name.rpartition(".")[0] in self.by_name:
+                            self._calls.setdefault(name, []).append((module, call))
+        return self._calls.get(qualified, [])
+
 
 def link(modules: dict[str, Module]) -> Project:
     """Link parsed modules into a project."""
@@ -86,6 +99,7 @@ def link(modules: dict[str, Module]) -> Project:
     fellows = tuple(modules.values())
     for path, module in modules.items():
         module.resolver, module.finder, module.fellows = project.resolve, project.named, fellows
+        module.caller_finder = project.calls_of
         targets: set[str] = set()
         names = [d.module for d in module.bindings.definitions if d.kind == "import"]
         for dotted in [*names, *module.bindings.star_modules]:
