@@ -17,8 +17,13 @@ def lengths(site: Site, what: str) -> tuple[str, ...]:
     return (f"len(loader) is read in line {', '.join(map(str, lines))}: {what}",)
 
 
-def refuse(site: Site, code: str, *, note: str = "", evidence: tuple[Evidence, ...] = ()) -> Finding:
-    """A refusal with its one reason, the lines that show it, and what the user can do."""
+def refuse(site: Site, code: str, *, note: str = "", instead: str = "", evidence: tuple[Evidence, ...] = ()) -> Finding:
+    """A refusal with its one reason, the lines that show it, and what the user can do.
+
+    Args:
+        note: more to the reason's title.
+        instead: the reason in other words than the title's, where those are not true.
+    """
     refusal = REFUSALS[code]
-    message = refusal.title + (f": {note}" if note else "")
+    message = instead or refusal.title + (f": {note}" if note else "")
     return Finding(code, site.location, message, evidence, refusal.remedy)

@@ -6,7 +6,7 @@ import ast
 import re
 
 from shardfix.codemods._findings import refuse
-from shardfix.codemods.insert_set_epoch import tell_epoch
+from shardfix.codemods.insert_set_epoch import Untold, is_read_once, tell_epoch
 
 from shardfix.analysis.datasets import is_stream, means_rank, rank_in
 from shardfix.analysis.groups import group_at
@@ -211,9 +211,9 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         edits.extend(replaced[1])
     ask = ("none" if arm is None else "kind") if condition else ""
     told = tell_epoch(site, name, ask, class_name, sampler_is_new=arm is None)
-    if isinstance(told, str):
-        if tell and not site.read_once:
-            return refuse(site, told)
+    if isinstance(told, Untold):
+        if tell and not is_read_once(site):
+            return refuse(site, told.code, instead=told.why)
     elif tell or site.options.eval_set_epoch:
         edits.extend(told)
     return edits

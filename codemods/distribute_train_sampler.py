@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._sharding import one_process, shard
-from shardfix.codemods.insert_set_epoch import tell_epoch
+from shardfix.codemods.insert_set_epoch import Untold, tell_epoch
 
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -89,8 +89,8 @@ def _both_given(site: Site) -> Change | Finding | None:
     assert isinstance(arm.node, ast.Call)
     if not site.told:
         told = tell_epoch(site, sampler.id, "none" if optional else "", module.source.source(arm.node.func))
-        if isinstance(told, str):
-            return refuse(site, told)
+        if isinstance(told, Untold):
+            return refuse(site, told.code, instead=told.why)
         edits.extend(told)
     return Change(
         site.location,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shardfix.codemods._findings import refuse
 
-from shardfix.analysis.epochs import EpochLoop, set_epoch_calls
+from shardfix.analysis.epochs import EpochLoop, SetEpoch, set_epoch_calls
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.module import Module
+from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
@@ -20,10 +22,18 @@ from shardfix.rewrite.edits import Edit, InsertStatements, ReplaceExpression
 _COUNTERS = ("epoch", "epoch_index")
 
 
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Why the epoch can't be told: the refusal's code, and in words what it is here where its title says less."""
+
+    code: str
+    why: str = ""
+
+
 def tell_epoch(
     site: Site, sampler: str, guard: str, class_name: str, *, sampler_is_new: bool = False
-) -> list[Edit] | str:
-    """The edits that call ``set_epoch`` first in each epoch loop of a site, or the code of the refusal.
+) -> list[Edit] | Untold:
+    """The edits that call ``set_epoch`` first in each epoch loop of a site, or why there are none.
 
     Args:
         sampler: the variable that holds the sampler where the loader is built; empty if it has none.
@@ -34,17 +44,19 @@ def tell_epoch(
     """
     loops = site.epoch_loops
     if loops.rebuilt:
-        return "SHD924"
+        return Untold("SHD924")
     if not loops.loops:
-        return {"next-driven": "SHD911", "ambiguous": "SHD910"}.get(loops.why, "SHD909")
+        if _built_in_a_loop(site):
+            return Untold("SHD924", "the loader is built anew in each turn of a loop")
+        return Untold({"next-driven": "SHD911", "ambiguous": "SHD910"}.get(loops.why, "SHD909"))
     edits: list[Edit] = []
     training = [loop for loop in loops.loops if not evaluates(site.module, loop.use.node)]
     if site.role != "eval" and not training:
-        return "SHD909"
+        return Untold("SHD909", "the epoch loop only evaluates on this loader")
     for loop in loops.loops if site.role == "eval" else training:
         counter, renamed = _counter(site, loop)
         if counter is None:
-            return "SHD910"
+            return Untold("SHD910")
         module, function = site.module, site.module.function(loop.loop)
         sure = _runs_before(module, module.statement(site.call), loop.loop)
         # A parameter may be another loader in another call, so there the sampler is the loader's, not a variable's.
@@ -52,7 +64,8 @@ def tell_epoch(
         receiver = _receiver(site, loop, sampler if sure and not handed else "", sampler_is_new)
         sure = sure and not (handed and function is not None and len(module.callers(function)) > 1)
         if receiver is None or not (sure or _always_loader(site, loop)):
-            return "SHD909"
+            line = loop.loop.lineno
+            return Untold("SHD909", f"the epoch loop in line {line} is seen, but no name at its start for this sampler")
         test = ""
         if guard == "none" and receiver == sampler:
             test = f"if {receiver} is not None:"
@@ -92,12 +105,14 @@ def _always_loader(site: Site, loop: EpochLoop) -> bool:
 
 def _counter(site: Site, loop: EpochLoop) -> tuple[str | None, list[Edit]]:
     """The loop's counter; where it is ``_`` and nothing reads it, a free name and the edit that binds it."""
+    module = site.module
     if loop.counter:
-        return loop.counter, []
+        return (None if _is_rebound(module, loop) else loop.counter), []
     target = loop.loop.target if not isinstance(loop.loop, ast.While) else None
+    if isinstance(target, ast.Tuple):
+        target = target.elts[-1]  # (index, _) of an enumerated range
     if not isinstance(target, ast.Name):
         return None, []
-    module = site.module
     definitions = module.bindings.definitions_at(target, "_")
     if any(module.bindings.readers(d) for d in definitions):
         return None, []
@@ -105,6 +120,16 @@ def _counter(site: Site, loop: EpochLoop) -> tuple[str | None, list[Edit]]:
     if name is None:
         return None, []
     return name, [ReplaceExpression(module.path, module.source.span(target), name)]
+
+
+def _is_rebound(module: Module, loop: EpochLoop) -> bool:
+    """Whether the body of a ``for`` gives the counter another value (``epoch += start``): at its top it is another."""
+    if isinstance(loop.loop, ast.While):
+        return False
+    return any(
+        d.key == loop.counter and d.statement is not loop.loop and loop.loop in module.around(d.statement)
+        for d in module.bindings.definitions
+    )
 
 
 def _receiver(site: Site, loop: EpochLoop, sampler: str, sampler_is_new: bool) -> str | None:
@@ -115,7 +140,7 @@ def _receiver(site: Site, loop: EpochLoop, sampler: str, sampler_is_new: bool) -
         scope = here or module.tree
         mine = set(site.distributed_definitions)
         others = [d for d in module.bindings.definitions if d.scope is scope and d.key == sampler and d not in mine]
-        if sampler_is_new or not others:
+        if sampler_is_new or (not others and _is_bound(module, sampler, loop)):
             return sampler
     inner = "batch_sampler.sampler" if site.batch_arms else "sampler"
     if any(b.kind != "batch" for b in site.batch_arms):
@@ -125,10 +150,56 @@ def _receiver(site: Site, loop: EpochLoop, sampler: str, sampler_is_new: bool) -
         if not isinstance(alias, (ast.Name, ast.Attribute)) or module.function(alias) is not there:
             continue
         around = list(module.around(alias))
-        if loop.loop in around and isinstance(alias.ctx, ast.Load):
+        if loop.loop in around and isinstance(alias.ctx, ast.Load) and not _bound_within(module, alias, loop):
             near = loop.inside in around or alias is loop.use.value
             found.append((not near, alias.lineno, f"{module.source.source(alias)}.{inner}"))
     return min(found)[2] if found else None
+
+
+def _is_bound(module: Module, name: str, loop: EpochLoop) -> bool:
+    """Whether a variable still has its value where a loop starts (``del sampler``)."""
+    if "." in name:
+        return True
+    there = module.environment(loop.loop.test if isinstance(loop.loop, ast.While) else loop.loop.iter)
+    function = module.function(loop.loop)
+    here = any(d.key == name and d.scope is (function or module.tree) for d in module.bindings.definitions)
+    return there is None or not here or bool(there.get(name))
+
+
+def _bound_within(module: Module, alias: ast.expr, loop: EpochLoop) -> bool:
+    """Whether a name gets its value inside a loop, so that it has none, or an old one, at the loop's start."""
+    root: ast.expr = alias
+    definitions = set(module.bindings.reaching(alias))
+    while isinstance(root, ast.Attribute):
+        root = root.value
+        definitions |= module.bindings.reaching(root)
+    return any(d.statement is loop.loop or loop.loop in module.around(d.statement) for d in definitions)
+
+
+def is_read_once(site: Site) -> bool:
+    """Whether a loader is surely read once a run: no loop but its own is around what builds and what reads it."""
+    if not site.read_once or _built_in_a_loop(site):
+        return False
+    return not any(_repeated(site.module, use.node) for use in site.flow.of("iterate"))
+
+
+def _built_in_a_loop(site: Site) -> bool:
+    return bool(site.flow.of("iterate")) and _repeated(site.module, site.call, by_calls=False)
+
+
+def _repeated(module: Module, node: ast.AST, depth: int = 0, *, by_calls: bool = True) -> bool:
+    """Whether a node stands in a loop, or in a function that is called in one, or more than once, or nowhere here."""
+    inner = node
+    for outer in module.around(node):
+        if isinstance(outer, (ast.For, ast.AsyncFor, ast.While)) and inner is not getattr(outer, "iter", None):
+            return True
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            calls = module.callers(outer)
+            if depth > 4 or (by_calls and len(calls) != 1):
+                return by_calls
+            return any(_repeated(module, call, depth + 1, by_calls=by_calls) for call in calls)
+        inner = outer
+    return False
 
 
 def shuffling_arms(site: Site) -> list[Arm]:
@@ -155,7 +226,7 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
             return refuse(site, "SHD920", evidence=(module.evidence(call.call),))
     where = [u for a in distributed for u in site.sampler_flow(a).of("returned", "escape")]
     if not site.epoch_loops.loops and not site.epoch_loops.rebuilt:
-        if site.role != "train" and site.epoch_loops.why == "no-epoch-loop":
+        if is_read_once(site):
             return "it is read once, so there is no epoch to tell"
         if where or site.flow.of("returned", "escape", "argument"):
             return refuse(site, "SHD909", note="the loader leaves this file's sight")
@@ -167,10 +238,10 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     func = distributed[0].node.func if isinstance(distributed[0].node, ast.Call) else None
     assert func is not None
     edits = tell_epoch(site, name, guard, module.source.source(func))
-    if isinstance(edits, str):
-        if edits == "SHD909" and site.role != "train":
+    if isinstance(edits, Untold):
+        if edits.code == "SHD909" and site.role == "eval":
             return "no epoch loop drives it"
-        return refuse(site, edits)
+        return refuse(site, edits.code, instead=edits.why)
     return Change(
         site.location,
         "insert_set_epoch",
@@ -187,25 +258,56 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
 
 
 def _told_in_vain(site: Site) -> Finding | None:
-    """A sampler that is told one number for good: a constant, or a call outside of the loop beside it."""
+    """A sampler that each call of ``set_epoch`` tells one number for good, too late, or on some ranks only."""
     module = site.module
     loops = [loop.loop for loop in site.epoch_loops.loops]
-    functions = {module.function(loop) for loop in loops}
-    vain = [
-        t
-        for t in site.told
-        if isinstance(t.argument, ast.Constant)
-        or (module.function(t.call) in functions and not any(n in loops for n in module.around(t.call)))
-    ]
-    if not loops or len(vain) < len(site.told):
+    if not loops:
+        return None
+    why = [_vain(site, t, loops) for t in site.told]
+    if not why or not all(why):
         return None
     return Finding(
         "SHD403",
         site.location,
-        "set_epoch is told one number for all epochs, so every epoch repeats the order of the first",
-        (module.evidence(vain[0].call), module.evidence(loops[0])),
-        "call it first in the loop over epochs, with the loop's counter",
+        why[0],
+        (module.evidence(site.told[0].call), module.evidence(loops[0])),
+        "call it on every rank, first in the loop over epochs, with the loop's counter",
     )
+
+
+def _vain(site: Site, told: SetEpoch, loops: Sequence[ast.stmt]) -> str:
+    """Why one call of ``set_epoch`` does not give each epoch an order of its own on all ranks; empty if it may."""
+    module = site.module
+    around = list(module.around(told.call))
+    outer = next((loop for loop in loops if loop in around), None)
+    if isinstance(told.argument, ast.Constant):
+        return _ONE_NUMBER
+    if outer is None:
+        beside = module.function(told.call) in {module.function(loop) for loop in loops}
+        return _ONE_NUMBER if beside else ""
+    uses = [u.node for u in site.flow.of("iterate") if outer in module.around(u.node)]
+    if any(use in around for use in uses):
+        return "set_epoch is called within the loop over batches, whose order stands by then"
+    for test in (n.test for n in around[: around.index(outer)] if isinstance(n, ast.If)):
+        shared = any(n in module.around(use) for use in uses for n in [module.parents[test]])
+        if not shared and distributed_test(test) is None and (is_main_test(test) or is_not_main_test(test)):
+            return "set_epoch is called on some ranks only: the ranks cut different permutations, so shards overlap"
+        once = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
+        if once and isinstance(test, ast.Compare) and told.argument is not None:
+            if ast.dump(test.left) == ast.dump(told.argument) and isinstance(test.comparators[0], ast.Constant):
+                return _ONE_NUMBER
+    if isinstance(told.argument, ast.Name):
+        definitions = module.bindings.reaching(told.argument)
+        if definitions and not any(outer in (d.statement, *module.around(d.statement)) for d in definitions):
+            return _ONE_NUMBER
+        counter = next(loop.counter for loop in site.epoch_loops.loops if loop.loop is outer)
+        line = max((getattr(use, "lineno", 0) for use in uses), default=0)
+        if uses and told.argument.id == counter and told.call.lineno > line and isinstance(outer, ast.For):
+            return "set_epoch is called behind the epoch's batches, so the second epoch repeats the first one's order"
+    return ""
+
+
+_ONE_NUMBER = "set_epoch is told one number for all epochs, so every epoch repeats the order of the first"
 
 
 def _wrong_receiver(site: Site) -> Change | None:
@@ -265,7 +367,7 @@ RULE = Rule(
     codes={
         "SHD401": "every epoch repeats one order",
         "SHD402": "set_epoch on a prepared loader's placeholder sampler",
-        "SHD403": "set_epoch told one number for all epochs",
+        "SHD403": "set_epoch told one number, too late, or on some ranks",
     },
     tier="safe",
     tiers={"SHD403": "report"},

@@ -19,7 +19,8 @@ class EpochLoop:
 
     Args:
         loop: the ``for`` or ``while`` statement.
-        counter: source of the expression that is the epoch inside the body; empty where the target is ``_``.
+        counter: source of the expression that is the epoch inside the body; empty where the target is ``_``, alone or
+            beside the index of an enumerated range.
         inside: the node in the loop's body through which the loader is reached (the batch loop or a call).
         use: the iteration that the loop drives.
     """
@@ -93,15 +94,29 @@ def counter_of(module: Module, loop: ast.For | ast.AsyncFor | ast.While) -> str 
             return None
         return None
     if isinstance(target, ast.Tuple) and is_enumerated(module, loop.iter):
-        for element in reversed(target.elts):
-            if isinstance(element, ast.Name) and not element.id.startswith("_"):
-                return element.id
-        return None
+        index, item = target.elts[0], target.elts[-1]
+        if isinstance(item, ast.Name) and not item.id.startswith("_"):
+            return item.id
+        if not _counts_from_zero(module, loop.iter):
+            return "" if isinstance(item, ast.Name) and item.id == "_" else None
+        return index.id if isinstance(index, ast.Name) and not index.id.startswith("_") else None
     if isinstance(target, ast.Name):
         return "" if target.id == "_" else target.id
     if isinstance(target, ast.Attribute):
         return module.source.source(target)
     return None
+
+
+def _counts_from_zero(module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """Whether the index of an enumerated range is the item too: the range starts at zero."""
+    if isinstance(node, ast.Name) and depth < 6:
+        values = [d.value for d in module.bindings.reaching(node)]
+        return bool(values) and all(v is not None and _counts_from_zero(module, v, depth + 1) for v in values)
+    if not isinstance(node, ast.Call) or depth > 6 or any(isinstance(a, ast.Starred) for a in node.args):
+        return False
+    if last_name(node.func) not in _RANGES:
+        return bool(node.args) and _counts_from_zero(module, node.args[0], depth + 1)
+    return len(node.args) < 2 or (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
 
 
 def _while_counter(module: Module, loop: ast.While) -> str | None:
