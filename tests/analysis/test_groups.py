@@ -125,3 +125,18 @@ def test_a_condition_goes_with_its_name_into_a_function(call: str, condition: st
         f"def main(cfg):\n    if cfg.distributed:\n        dist.init_process_group()\n    {call}\n"
     )
     assert group_at(found.module, found.call, found.regimes).condition == condition
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        pytest.param("from train import make\nmake()\n", ("optional", ""), id="its name"),
+        pytest.param("import train\ntrain.make()\n", ("optional", ""), id="its module"),
+        pytest.param("from train import main\nmain()\n", ("always", ""), id="what makes the group first"),
+    ],
+)
+def test_a_function_that_another_file_calls_may_run_without_a_group(other: str, expected: tuple[str, str]) -> None:
+    text = HEAD + "def make():\n    return DataLoader(d)\ndef main():\n    dist.init_process_group()\n    make()\n"
+    found = site({"train.py": text, "other.py": other})
+    group = group_at(found.module, found.call, found.regimes)
+    assert (group.exists, group.condition) == expected

@@ -104,10 +104,30 @@ def _before(module: Module, node: ast.AST, inits: dict[ast.AST, Evidence], depth
     groups = [_handed_over(module, call, _before(module, call, inits, depth + 1)) for call in callers]
     if any(g.exists == "unknown" for g in groups):
         return Group("unknown")
+    if _used_elsewhere(module, function):
+        return Group("optional", evidence=groups[0].evidence)
     if all(g.exists == "always" for g in groups):
         return groups[0]
     # The condition was read in another function; at the place itself it may be out of scope.
     return Group("optional", _same_condition(module, node, groups), groups[0].evidence)
+
+
+def _used_elsewhere(module: Module, function: ast.AST) -> bool:
+    """Whether another file of the project imports a function, or the class it is a method of: it may run there in one
+    process."""
+    outer = [n for n in (function, *module.around(function)) if not isinstance(n, ast.Module)][-1]
+    name = getattr(outer, "name", "")
+    qualified = f"{module.name}.{name}"
+    for other in module.fellows:
+        if other is module or not name:
+            continue
+        for d in other.bindings.definitions:
+            if d.kind == "import" and d.module.endswith(name) and module.resolver is not None:
+                if qualified in module.resolver(d.module, other):
+                    return True
+        if any(qualified in other.qualify(load) for load in other.attribute_loads.get(name, ())):
+            return True
+    return False
 
 
 def _same_condition(module: Module, node: ast.AST, groups: list[Group]) -> str:
