@@ -42,6 +42,12 @@ def is_exact(text: str) -> bool:
             + "    p = p[: len(ds)]\nrun(val_loader, val_set)\n",
             id="cut at a parameter that is the dataset",
         ),
+        pytest.param(
+            "for x, index in val_loader:\n    index = index.cuda()\n    work = dist.all_gather(i, index, async_op=True)\n"
+            "    work.wait()\n    dist.all_gather(o, model(x))\n    all_i = torch.cat(i)\n"
+            "    bank.index_copy_(0, all_i.cpu(), torch.cat(o))\n",
+            id="gathered index and gathered results",
+        ),
     ],
 )
 def test_exact(text: str) -> None:
@@ -104,6 +110,11 @@ def test_exact(text: str) -> None:
         pytest.param(
             "for x, idx in val_loader:\n    dist.all_gather(o, x.mean())\n    bank.index_copy_(0, idx, x)\n",
             id="placed without being gathered",
+        ),
+        pytest.param(
+            "for index, x in enumerate(val_loader):\n    dist.all_gather(i, index)\n    dist.all_gather(o, model(x))\n"
+            "    bank.index_copy_(0, torch.cat(i), torch.cat(o))\n",
+            id="a gathered position",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def exact(
         for found in accumulated(loop)
         if (root := _root(found.target)) and not _is_index(module, found.added, loops)  # which samples, not how well
     ]
-    return _by_max(module, loops, calls, sums) or _by_place(module, body, calls, sums, flow, dataset)
+    return _by_max(module, loops, calls, sums) or _by_place(module, body, loops, calls, sums, flow, dataset)
 
 
 def _nodes(body: Iterable[ast.stmt], kind: type[ast.Call]) -> Iterator[ast.Call]:
@@ -119,6 +119,7 @@ def _by_max(module: Module, loops: Sequence[ast.AST], calls: Sequence[ast.Call],
 def _by_place(
     module: Module,
     body: list[ast.stmt],
+    loops: Sequence[ast.AST],
     calls: Sequence[ast.Call],
     sums: list[str],
     flow: Flow,
@@ -127,23 +128,28 @@ def _by_place(
     """Gathered results that are laid in turn and cut, or put at their sample's index."""
     outputs: set[str] = set()
     inputs: set[str] = set()
+    indexes: set[str] = set()  # the outputs of gathered sample indexes
     for call in calls:
         if last_name(call.func) not in _GATHERS:
             continue
-        inputs |= {_root(n) for a in call.args for n in ast.walk(a) if isinstance(n, (ast.Name, ast.Attribute))}
+        given = call.args[1] if len(call.args) > 1 else call.args[0] if call.args else call
+        made = {_root(call.args[0])} if len(call.args) > 1 else set()
         statement = module.statement(call)
         if isinstance(statement, ast.Assign):
-            outputs |= {_root(t) for t in statement.targets}
-        elif len(call.args) > 1:
-            outputs.add(_root(call.args[0]))
+            made |= {_root(t) for t in statement.targets}
+        inputs |= {_root(n) for n in ast.walk(given) if isinstance(n, (ast.Name, ast.Attribute))}
+        outputs |= made
+        if _is_index(module, given, loops):
+            indexes |= made
     if not outputs or any(not _derived(body, {s}) & inputs for s in sums):
         return None
     gathered = _derived(body, outputs - {""})
+    placed = _derived(body, indexes - {""})
     laid = _laid_in_turn(body, gathered)
     for node in (n for s in body for n in ast.walk(s)):
         if isinstance(node, ast.Call) and last_name(node.func) in ("index_copy_", "index_put_", "scatter_"):
             names = {n.id for a in node.args for n in ast.walk(a) if isinstance(n, ast.Name)} & gathered
-            if len(names) > 1 and any(_INDEX.search(n) for n in names):
+            if names & placed and names - placed:
                 return module.evidence(node)
         if laid and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             upper = node.slice.upper
