@@ -81,3 +81,64 @@ def test_a_class_derived_from_dataloader_is_found_where_only_its_own_name_stands
     (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
     assert str(site.location) == "train.py:3:10"
     assert site.sampler == "Endless (its own)"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(
+            {"pkg/base.py": "from transformers import Trainer\nclass Base(Trainer):\n    pass\n"}, id="one file"
+        ),
+        pytest.param(
+            {
+                "pkg/base.py": "from .root import Root\nclass Base(Root):\n    pass\n",
+                "pkg/root.py": "from transformers import Trainer\nclass Root(Trainer):\n    pass\n",
+            },
+            id="two files",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("imported", "init"), [("from .base import Base", ""), ("from pkg import Base", "from .base import Base\n")]
+)
+def test_the_bases_of_a_class_are_read_where_they_are_defined(
+    tmp_path: Path, files: dict[str, str], imported: str, init: str
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "pkg/__init__.py").write_text(init)
+    for path, text in files.items():
+        (tmp_path / path).write_text(text)
+    (tmp_path / "pkg/t.py").write_text(
+        f"from torch.utils.data import DataLoader\n{imported}\n\n\nclass T(Base):\n"
+        "    def get_train_dataloader(self):\n        return DataLoader(self.train_dataset, shuffle=True)\n"
+    )
+    (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
+    assert (site.owner, site.verdict) == ("hf-trainer", "edit")
+
+
+def test_a_program_that_imports_a_loader_through_its_package_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "pkg/__init__.py").write_text("from .build import make\n")
+    (tmp_path / "pkg/build.py").write_text(
+        "from torch.utils.data import DataLoader\n\n\ndef make(d):\n    return DataLoader(d)\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "import torch.distributed as dist\nfrom pkg import make\n\ndist.init_process_group()\nloader = make(d)\n"
+    )
+    (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
+    assert (site.owner, site.why) == (
+        "unknown",
+        "train.py imports this module and runs under ddp; what owns the loader is not shown here",
+    )
+
+
+def test_a_file_that_is_read_for_another_s_sake_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "pkg/__init__.py").write_text("print 'no Python of today'\n")
+    (tmp_path / "pkg/t.py").write_text("from torch.utils.data import DataLoader\nloader = DataLoader([1])\n")
+    result = engine.scan([tmp_path], config=load(tmp_path))
+    assert result.problems == ()
+    assert len(result.sites) == 1

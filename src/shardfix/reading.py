@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shardfix.analysis.model import Evidence, Location, Options
 from shardfix.analysis.module import Module, ParseFailure, parse
-from shardfix.analysis.project import Project, link
+from shardfix.analysis.project import Project, link, unread
 from shardfix.analysis.sites import loader_subclasses
 from shardfix.config import Config
 from shardfix.result import Problem
@@ -31,7 +31,10 @@ NEEDLES = (
     b"DistributedSampler",
     b"Accelerator",
     b"set_epoch",
+    b"LightningModule",
+    b"LightningDataModule",
 )
+_HOPS = 4  # how many files a name is followed through to where it is defined
 _MARK = b"`shardfix migrate` copies this one file"  # in the run-time check that is put beside a program
 
 
@@ -76,7 +79,7 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
     modules: dict[str, Module] = {}
     problems: list[Problem] = []
 
-    def take(wanted: Mapping[str, Path], needles: Sequence[bytes]) -> None:
+    def take(wanted: Mapping[str, Path], needles: Sequence[bytes], quiet: bool = False) -> None:
         for path, place in sorted(wanted.items()):
             try:
                 content = mentions(place, needles)
@@ -85,11 +88,11 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
                 text = decode(content, path)
                 modules[path] = parse(path, text.text)
             except SourceError as error:
-                if path in chosen:
+                if path in chosen and not quiet:
                     problems.append(Problem(path, str(error).removeprefix(f"{path}: ").removeprefix(path)))
                 continue
             except ParseFailure as failure:
-                if path in chosen:
+                if path in chosen and not quiet:
                     problems.append(Problem(str(failure.location), failure.reason))
                 continue
             data[path], texts[path] = content, text
@@ -99,6 +102,14 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
     unknown = sorted(name for name in derived if not any(needle in name for needle in NEEDLES))
     if unknown:
         take({path: place for path, place in files.items() if path not in modules}, unknown)
+    for _ in range(_HOPS):
+        holding = {
+            path for path in modules if b"DataLoader" in data[path] or any(name in data[path] for name in unknown)
+        }
+        missing = unread(modules, files, holding)
+        take({path: files[path] for path in missing}, (b"",), quiet=True)  # whatever they mention
+        if not missing & modules.keys():
+            break
     skipped = tuple((relative(p, root), reason) for p, reason in named.skipped)
     notes = tuple((relative(root, root), note) for note in named.notes)
     return Reading(

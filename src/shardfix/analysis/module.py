@@ -84,6 +84,10 @@ class Module:
 
     # -- names -----------------------------------------------------------------------------------------------
 
+    def forget(self) -> None:
+        """Forget what names were resolved to."""
+        self._qualified.clear()
+
     def qualify(self, node: ast.expr, depth: int = 0) -> frozenset[str]:
         """Every qualified name that an expression may stand for, resolved by scope; empty if none is known."""
         known = self._qualified.get(node)
