@@ -48,7 +48,7 @@ def retell(told: SetEpoch, sites: Sequence[Site]) -> Retold:
     if stranger:
         return Retold(refused=stranger)
     names = [prepared_name(site, told.call) for site in sites]
-    if all(names):
+    if all(names) and not _of_many(module, told.receiver):
         return _tell(told, sites, list(dict.fromkeys(names)))
     return _drop(told, sites)
 
@@ -59,6 +59,15 @@ def _loader_of(receiver: ast.expr) -> ast.expr | None:
     while isinstance(node, ast.Attribute) and node.attr in ("sampler", "batch_sampler"):
         node = node.value
     return None if node is receiver else node
+
+
+def _of_many(module: Module, receiver: ast.expr) -> bool:
+    """Whether a call is made on each item of something whose items are not written out beside it."""
+    root = receiver
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    found = module.bindings.reaching(root)
+    return any(d.kind == "loop" and d.value is not None and _items(d.value) is None for d in found)
 
 
 # --- the edits ---
@@ -108,9 +117,15 @@ def _unguarded(sites: Sequence[Site], statement: ast.stmt) -> tuple[ast.stmt, as
         parts = _conjuncts(guard.test)
         others = [p for p in parts if not _question(sites, p)]
         if others:
-            rest = " and ".join(module.source.source(p) for p in others)
+            rest = " and ".join(_source(module, p, alone=len(others) == 1) for p in others)
             return statement, guard.test if len(others) < len(parts) else None, rest
         statement = guard
+
+
+def _source(module: Module, part: ast.expr, alone: bool) -> str:
+    source = module.source.source(part)
+    loose = isinstance(part, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr))
+    return f"({source})" if loose and not alone else source
 
 
 def _conjuncts(test: ast.expr) -> list[ast.expr]:
@@ -279,15 +294,29 @@ def _parameter_functions(module: Module, node: ast.expr) -> list[ast.FunctionDef
 
 def called_elsewhere(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether other files of the project may call a function."""
-    name = function.name
+    name, tail = function.name, module.name.rpartition(".")[2]
     for other in module.fellows:
         if other is module:
             continue
-        if any(d.kind == "import" and d.module.rpartition(".")[2] == name for d in other.bindings.definitions):
-            return True
-        if any(isinstance(c.func, ast.Attribute) and c.func.attr == name for c in other.calls):
+        imported = {d.key for d in other.bindings.definitions if d.kind == "import" and _tail(d.module) == tail}
+        for d in other.bindings.definitions:
+            if d.kind == "import" and _tail(d.module) == name and _tail(d.module.rpartition(".")[0]) == tail:
+                return True
+        for call in other.calls:
+            if not (isinstance(call.func, ast.Attribute) and call.func.attr == name):
+                continue
+            if module.is_method(function):  # `model.train()` is another train: one of ours is given something
+                if call.args or call.keywords:
+                    return True
+            elif last_name(call.func.value) in imported:
+                return True
+        if any(_tail(star) == tail for star in other.bindings.star_modules) and name in other.text:
             return True
     return False
+
+
+def _tail(dotted: str) -> str:
+    return dotted.rpartition(".")[2]
 
 
 # --- whether a name is the prepared loader ---
@@ -338,7 +367,8 @@ def _outer_definitions(module: Module, name: ast.Name | ast.Attribute, key: str,
     for d in module.attribute_definitions.get((cls, key[5:]), []):
         if d.scope is not own:
             found |= module.bindings.exit_of(d.scope).get(key, frozenset())
-    return frozenset(found)
+    # `self.loader = None` until it is made: nothing iterates that
+    return frozenset(d for d in found if not (isinstance(d.value, ast.Constant) and d.value.value is None))
 
 
 def _stands(module: Module, d: Definition, at: ast.AST) -> bool:

@@ -243,8 +243,11 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
     if told is not None:
         return told
     distributed = [a for a in site.arms if a.kind == "distributed"]
-    if any(_one(site.module, _own(a, "num_replicas")) for a in distributed):
+    whole = [a for a in distributed if _one(site.module, _own(a, "num_replicas"))]
+    if whole and len(whole) == len(distributed):
         return "num_replicas=1 makes the sampler leave sharding to prepare()"
+    if whole:
+        return _twice_on_a_path(site, [a for a in site.arms if a not in whole])
     if not all(_plain(a) for a in site.arms):
         return _twice_on_a_path(site, site.arms)
     if any(site.arguments.bound[name].from_dict for name in ("sampler", "shuffle") if name in site.arguments.bound):

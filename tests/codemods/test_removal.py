@@ -382,3 +382,58 @@ def test_the_consequences_name_a_lost_drop_last_and_the_lengths_read() -> None:
     text = HEAD + ACC + "sampler = DistributedSampler(ds)\n" + LOADER + "print(len(loader.sampler))\n" + READ
     (change,) = plan(text).changes
     assert change.consequences[2:] == ("len(loader.sampler) is read in line 8: it becomes the length of the dataset",)
+
+
+def test_a_guard_keeps_the_brackets_of_what_is_left_of_it() -> None:
+    loop = "for e in range(3):\n    if {}:\n        {}.set_epoch(e)\n    for batch in loader:\n        print(batch)\n"
+    before = loop.format("(a or b) and sampler is not None and c", "sampler")
+    text = HEAD + ACC + "sampler = DistributedSampler(ds)\n" + LOADER + before
+    assert after(text) == HEAD.replace(", DistributedSampler", "") + ACC + CLEAN + loop.format(
+        "(a or b) and c", "loader"
+    )
+
+
+def test_samplers_in_a_list_are_told_as_before() -> None:
+    made = "sampler = DistributedSampler(ds)\nall_samplers = [sampler]\n"
+    told = "for e in range(3):\n    for s in all_samplers:\n        s.set_epoch(e)\n" + READ.replace("e in", "_ in")
+    assert after(HEAD + ACC + made + LOADER + told) == HEAD + ACC + made + CLEAN + told
+
+
+METHODS = (
+    "class T:\n"
+    "    def __init__(self, ds):\n"
+    "        self.loader = None\n"
+    "        self.ds = ds\n"
+    "\n"
+    "    def setup(self):\n"
+    "        accelerator = Accelerator()\n"
+    "{made}"
+    "        loader = DataLoader(self.ds, 4, {argument})\n"
+    "        self.loader = accelerator.prepare(loader)\n"
+    "\n"
+    "    def train(self):\n"
+    "        for e in range(3):\n"
+    "            self.{told}.set_epoch(e)\n"
+    "            for batch in self.loader:\n"
+    "                print(batch)\n"
+)
+
+
+def test_a_loader_that_one_method_prepares_is_told_in_another() -> None:
+    made = "        self.sampler = DistributedSampler(self.ds)\n"
+    text = HEAD + METHODS.format(made=made, argument="sampler=self.sampler", told="sampler")
+    head = HEAD.replace(", DistributedSampler", "")
+    assert after(text) == head + METHODS.format(made="", argument="shuffle=True", told="loader")
+
+
+def test_a_method_of_the_same_name_in_another_file_is_not_this_one() -> None:
+    body = "class T:\n    def train(self, loader, sampler):\n        for e in range(3):\n            {}.set_epoch(e)\n"
+    body += "            for batch in loader:\n                print(batch)\n\n\n"
+    use = "t = T()\nt.train(loader, {})\n"
+    text = HEAD + body.format("sampler") + ACC + "sampler = DistributedSampler(ds)\n" + LOADER + use.format("sampler")
+    kept = HEAD + body.format("loader") + ACC + "sampler = DistributedSampler(ds)\n" + CLEAN + use.format("sampler")
+    assert after(text, {"other.py": "def f(model):\n    model.train()\n"}) == kept
+    others = {"other.py": "def f(t, loader, sampler):\n    t.train(loader, sampler)\n"}
+    project = link({"train.py": parse("train.py", text), "other.py": parse("other.py", others["other.py"])})
+    found = make_plan(project, ("train.py",), Options(sanitizer="off"))
+    assert [f.code for r in found.reports for f in r.findings] == ["SHD920"]
