@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.model import Evidence, Finding
+from shardfix.analysis.processes import is_world_size
 from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.sites import Site
 
@@ -15,6 +16,25 @@ def lengths(site: Site, what: str) -> tuple[str, ...]:
     if not lines:
         return ()
     return (f"len(loader) is read in line {', '.join(map(str, lines))}: {what}",)
+
+
+def divided(site: Site) -> Evidence | None:
+    """The line that divides ``len(loader)`` by the number of processes, which a sharded length is already."""
+    module = site.module
+    for use in site.flow.of("length"):
+        lengths = [use.node]
+        parent = module.parents[use.node]
+        if isinstance(parent, ast.Assign):
+            made = [d for t in parent.targets for d in module.bindings.definitions if d.node is t]
+            lengths += [reader for d in made for reader in module.bindings.readers(d)]
+        for node in lengths:
+            outer = module.parents[node]
+            while isinstance(outer, ast.BinOp) and not isinstance(outer.op, (ast.Div, ast.FloorDiv)):
+                node, outer = outer, module.parents[outer]
+            if isinstance(outer, ast.BinOp) and outer.left is node:
+                if any(isinstance(n, ast.expr) and is_world_size(n) for n in ast.walk(outer.right)):
+                    return module.evidence(outer)
+    return None
 
 
 def refuse(site: Site, code: str, *, note: str = "", instead: str = "", evidence: tuple[Evidence, ...] = ()) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardfix.codemods._findings import lengths, refuse
+from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import shard
 
 from shardfix.analysis.evaluation import evaluates
@@ -169,8 +169,12 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         code, reason = "SHD906", "drop_last leaves out other samples once the loader is sharded"
     elif any((site.module.function(u.node) or site.module.tree) in found.functions for u in site.flow.of("length")):
         code, reason = "SHD906", "len(loader), read where the metric is made, becomes one rank's number of batches"
+    division = divided(site)
+    if division is not None and not reason:
+        code, reason = "SHD930", f"line {division.location.line} divides the length by the processes again"
     if reason and not options.unsafe:
-        evidence = (found.reduction,) if found.reduction is not None else ()
+        shown = (division if code == "SHD930" else found.reduction,)
+        evidence = tuple(e for e in shown if e is not None)
         return refuse(site, code, note=reason if found.exact is not None else "", evidence=evidence)
     edits = shard(site, shuffle="False", tell=False)
     if isinstance(edits, Finding):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardfix.codemods._findings import lengths, refuse
+from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import one_process, shard
 from shardfix.codemods.insert_set_epoch import Untold, tell_epoch
 
@@ -50,21 +50,34 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
         a.kind == "random" and (a.constant("num_samples") is not None or a.constant("replacement")) for a in site.arms
     ):
         return refuse(site, "SHD915")
-    edits = shard(site, shuffle=shuffle_of(site), tell=True)
+    shuffle = shuffle_of(site)
+    edits = shard(site, shuffle=shuffle, tell=True)
     if isinstance(edits, Finding):
         return edits
+    division = divided(site)
+    if division is not None and not site.options.unsafe:
+        return refuse(site, "SHD930", evidence=(division,))
     return Change(
         site.location,
         "distribute_train_sampler",
         ("SHD301",),
-        "safe",
+        "safe" if division is None else "unsafe",
         "give each rank its own share of the training data",
         tuple(edits),
+        reason="" if division is None else f"line {division.location.line} divides the length by the processes again",
         consequences=(
             "with W processes each rank reads 1/W of the samples an epoch, in 1/W of the steps; until now each read "
             "all of them",
             "the batch size of each rank stays, so the effective batch now holds W different batches instead of W "
             "equal draws",
+            *(
+                ()
+                if shuffle == "False"
+                else (
+                    "the order now comes from the sampler's seed, which is 0, and the epoch: torch's seed no longer "
+                    "changes it",
+                )
+            ),
             *lengths(site, "schedules and totals made of it get W times shorter"),
         ),
         evidence=(*site.owner_evidence, module.evidence(site.call)),

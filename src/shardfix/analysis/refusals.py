@@ -197,6 +197,13 @@ _ALL = (
         "write `# shardfix: keep[SHD201] reason` or `# shardfix: owner=accelerate`",
     ),
     Refusal(
+        "SHD930",
+        "the length is divided already",
+        "The program divides len(loader) by the number of processes itself. A sharded loader has that shorter length "
+        "already, so a schedule or total would get too short by the number of processes.",
+        "take the division out and shard the loader with `--unsafe`",
+    ),
+    Refusal(
         "SHD926",
         "owned otherwise than the target",
         "The loader is owned by something else than `--target` names; a target never overrides a proven owner.",
