@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._sharding import is_streaming
 
+from shardfix.analysis.datasets import rank_in
+from shardfix.analysis.exactness import accumulated
 from shardfix.analysis.flow import last_name
+from shardfix.analysis.generators import seeds_alike, unsynchronised
 from shardfix.analysis.groups import group_at
 from shardfix.analysis.model import Evidence, Finding, Location, Options
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import is_rank, is_world_size
+from shardfix.analysis.processes import distributed_test, is_rank, is_world_size, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
-
-_GLOBAL_RNG = ("random.shuffle", "random.sample", "random.choice", "numpy.random.permutation", "numpy.random.shuffle")
 
 
 def _class_of(module: Module, arm: Arm) -> ast.ClassDef | None:
@@ -60,27 +61,20 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
             )
             continue
         cls = _class_of(module, arm)
-        draws = _method(module, cls, "__iter__") if cls is not None else None
-        if (
-            cls is None
-            or draws is None
-            or "generator" in {a.attr for a in ast.walk(cls) if isinstance(a, ast.Attribute)}
-        ):
-            continue
-        for call in (n for n in ast.walk(draws) if isinstance(n, ast.Call)):
-            names = module.callee(call)
-            torch_global = "torch.randperm" in names and not any(k.arg == "generator" for k in call.keywords)
-            if torch_global or not names.isdisjoint(_GLOBAL_RNG):
-                yield Finding(
-                    "SHD701",
-                    where,
-                    f"{arm.label} shuffles with the global generator, which differs by rank: shards overlap and "
-                    "samples are missed",
-                    (module.evidence(call), *site.owner_evidence),
-                    "keep a torch.Generator in self.generator and draw from it: accelerate synchronises an attribute "
-                    "of that name",
-                )
-                break
+        draw = unsynchronised(module, cls, batches=arm in site.batch_arms) if cls is not None else None
+        if draw is not None and not (draw.kind == "global" and seeds_alike(module, draw.family)):
+            yield Finding(
+                "SHD701",
+                where,
+                f"{arm.label} shuffles with {'the global' if draw.kind == 'global' else 'a'} generator"
+                f"{'' if draw.kind == 'global' else ' of its own'}, which differs by rank: shards overlap and samples "
+                "are missed",
+                (module.evidence(draw.node), *site.owner_evidence),
+                "seed it alike on every rank"
+                if arm in site.batch_arms
+                else "keep a torch.Generator in self.generator and draw from it: accelerate synchronises an attribute "
+                "of that name",
+            )
     size = site.arguments.value("batch_size")
     if isinstance(size, ast.Constant) and size.value is None and not is_streaming(site):
         yield Finding(
@@ -91,8 +85,13 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
             (module.evidence(site.call), *site.owner_evidence),
             "DataLoader(ds, batch_size=1, collate_fn=lambda batch: batch[0]) keeps the dataset's own batches",
         )
-    yield from _streams(site)
+    streams = list(_streams(site))
+    yield from streams
+    if not any(f.code == "SHD703" for f in streams):
+        yield from _split_twice(site, "prepare() shards it")
+    yield from _main_only(site)
     yield from _gathered(site)
+    yield from _not_gathered(site)
     yield from _schedules(site)
 
 
@@ -133,6 +132,119 @@ def _streams(site: Site) -> Iterator[Finding]:
             )
 
 
+def _split_twice(site: Site, again: str) -> Iterator[Finding]:
+    """Data that each rank has only its part of, sharded once more."""
+    module, dataset = site.module, site.dataset
+    part = _between_processes(module, dataset) if dataset is not None else None
+    if part is None and dataset is not None:
+        found = rank_in(module, dataset)
+        if found is not None and _is_cut(*found):
+            part = found[0].evidence(found[1])
+    if part is not None:
+        yield Finding(
+            "SHD715",
+            site.location,
+            f"the data is split by rank already, and {again} again: each rank reads 1/W of its part, the rest is never "
+            "read",
+            (part, *site.owner_evidence),
+            "split it once: give every rank the whole dataset, or do not shard the loader",
+        )
+
+
+def _between_processes(module: Module, dataset: ast.expr) -> Evidence | None:
+    for d in module.bindings.reaching(dataset) if isinstance(dataset, ast.Name) else ():
+        for item in getattr(d.statement, "items", []):
+            context = item.context_expr
+            if isinstance(context, ast.Call) and last_name(context.func) == "split_between_processes":
+                return module.evidence(context)
+    return None
+
+
+def _is_cut(module: Module, node: ast.AST) -> bool:
+    """Whether a rank surely cuts: an index or step by it, ``i % world == rank``, a split that is told rank and size."""
+    if isinstance(node, ast.Call):
+        return True
+    inner = node
+    for outer in module.around(node):
+        if isinstance(outer, ast.stmt):
+            return False
+        told = [n for n in ast.walk(outer) if isinstance(n, ast.expr)]
+        if isinstance(outer, ast.Subscript) and inner is outer.slice:
+            return True
+        if isinstance(outer, ast.Compare) and any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in told):
+            return True
+        if isinstance(outer, ast.Call) and any(is_world_size(n) for n in told):
+            return True
+        inner = outer
+    return False
+
+
+def _main_only(site: Site) -> Iterator[Finding]:
+    """A prepared loader that the main process alone reads."""
+    module = site.module
+    loops = site.flow.of("iterate")
+    guards = []
+    for use in loops:
+        places = (use.node, *use.calls)
+        guards.append(next((g for p in places if (g := main_process_guard(module, p)) is not None), None))
+        body = getattr(use.node, "body", [])
+        if isinstance(body, list) and any(isinstance(s, (ast.Break, ast.Return)) for s in body):
+            return  # a look at one batch
+    if not loops or site.flow.of("next"):
+        return
+    first = guards[0]
+    if first is None or any(g is None or distributed_test(g) is False for g in guards):
+        return
+    shuffle = site.arguments.value("shuffle")
+    ordered = not site.arms and not site.batch_arms and (shuffle is None or _is_false(shuffle))
+    yield Finding(
+        "SHD716",
+        site.location,
+        "the main process alone reads a prepared loader: it sees 1/W of the samples"
+        if ordered
+        else "the main process alone reads a prepared loader that shuffles: it waits for the other ranks for good",
+        (module.evidence(first), *site.owner_evidence),
+        "read it on every rank, or keep a loader for the main process out of prepare()",
+    )
+
+
+def _not_gathered(site: Site) -> Iterator[Finding]:
+    """A prepared evaluation whose result is one rank's."""
+    module, found = site.module, site.evaluation
+    if site.role != "eval" or found.reduction is not None or found.gathers is not None or found.guard is not None:
+        return
+    if found.sometimes is not None or "gather" in module.text or not found.functions:
+        return
+    for use in site.flow.of("iterate"):
+        if use.prepared is None:
+            continue
+        for sum_ in accumulated(use.node):
+            parent = module.parents[sum_.target]
+            method = parent.attr if isinstance(parent, ast.Attribute) else ""
+            if isinstance(sum_.added, ast.Constant) or method == "update" or _gathers_itself(module, sum_.target):
+                continue
+            yield Finding(
+                "SHD504",
+                site.location,
+                "prepare() shards the evaluation and nothing gathers its results: each rank's metric covers its own "
+                "share only",
+                (module.evidence(sum_.target), *site.owner_evidence),
+                "gather_for_metrics() what goes into the metric, or reduce its sums and counts",
+            )
+            return
+
+
+def _gathers_itself(module: Module, target: ast.expr) -> bool:
+    """A metric that torchmetrics makes, or that is told the number of processes, combines the ranks' parts."""
+    for d in module.bindings.reaching(target):
+        if isinstance(d.value, ast.Call):
+            if any(q.startswith("torchmetrics.") for q in module.callee(d.value)):
+                return True
+            if any(k.arg in ("num_process", "process_id") for k in d.value.keywords):
+                return True
+    return False
+
+
 def _gathered(site: Site) -> Iterator[Finding]:
     module = site.module
     for use in site.flow.of("iterate"):
@@ -153,8 +265,18 @@ def _gathered(site: Site) -> Iterator[Finding]:
 
 
 def _trimmed(module: Module, loop: ast.AST) -> bool:
+    """Whether repeated samples are cut off: in the loop, or behind it in the same function."""
     source = module.source.source(loop) if isinstance(loop, ast.stmt) else ""
-    return "samples_seen" in source or ("len(" in source and ".dataset)" in source)
+    if "samples_seen" in source or ("len(" in source and ".dataset)" in source):
+        return True
+    outer = module.function(loop) or module.tree
+    for node in ast.walk(outer):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.lower is None:
+            upper = node.slice.upper
+            whole = isinstance(upper, ast.Call) and last_name(upper.func) == "len"
+            if whole and node.lineno > getattr(loop, "lineno", 0):
+                return True
+    return False
 
 
 def _schedules(site: Site) -> Iterator[Finding]:
@@ -187,6 +309,8 @@ def _schedules(site: Site) -> Iterator[Finding]:
 
 def _ddp_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
+    if any(a.kind == "distributed" for a in site.arms):
+        yield from _split_twice(site, "a DistributedSampler shards it")
     for arm in site.arms:
         if arm.kind != "distributed" or arm.arguments is None:
             continue
@@ -199,6 +323,15 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
                 "samples are missed or read twice",
                 (module.evidence(arm.node),),
                 "leave num_replicas and rank out, or pass torch.distributed.get_world_size()",
+            )
+        rank = arm.arguments.value("rank")
+        if rank is not None and _constant(module, rank) and not (replicas is not None and _constant(module, replicas)):
+            yield Finding(
+                "SHD705",
+                where,
+                f"rank={module.source.source(rank)} is a constant: all ranks read one part, the others are never read",
+                (module.evidence(arm.node),),
+                "leave num_replicas and rank out, or pass torch.distributed.get_rank()",
             )
         if seed is not None and _reads_rank(seed):
             yield Finding(
@@ -287,11 +420,12 @@ RULE = Rule(
     name="hazards",
     command="ReportHazards",
     codes={
+        "SHD504": "prepared evaluation that nothing gathers",
         "SHD701": "custom sampler draws from an unsynchronised generator",
         "SHD702": "rank-aware sampler in a prepared loader",
         "SHD703": "self-sharding stream in a prepared loader",
         "SHD704": "sampler seed differs by rank",
-        "SHD705": "num_replicas is a constant",
+        "SHD705": "num_replicas or rank is a constant",
         "SHD706": "distributed sampler in a main-process evaluation",
         "SHD707": "gather() counts repeated samples",
         "SHD708": "dataset.set_epoch with persistent workers",
@@ -301,6 +435,8 @@ RULE = Rule(
         "SHD712": "batch_size=None in a prepared loader",
         "SHD713": "schedule length from a prepared loader",
         "SHD714": "dispatched batches of different widths",
+        "SHD715": "data split by rank and sharded again",
+        "SHD716": "prepared loader read by the main process only",
     },
     tier="report",
     why=(

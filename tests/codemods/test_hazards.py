@@ -1,0 +1,193 @@
+"""A hazard is reported where the ranks surely read the wrong data, and not where the program has seen to it."""
+
+from __future__ import annotations
+
+import pytest
+from plans import codes, planned
+
+from shardfix.analysis.model import Options
+
+ACC = (
+    "import random\nimport torch\nfrom accelerate import Accelerator\nfrom accelerate.utils import set_seed\n"
+    "from torch.utils.data import BatchSampler, DataLoader, Sampler, Subset\naccelerator = Accelerator()\n"
+)
+DDP = (
+    "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler, Subset\n"
+    "dist.init_process_group()\n"
+)
+TRAIN = "for b in loader:\n    accelerator.backward(model(b))\n"
+EVAL = "with torch.no_grad():\n    for b in eval_loader:\n        "
+PREPARED = ACC + "eval_loader = accelerator.prepare(DataLoader(eval_set))\n"
+
+
+def sampler(keeps: str, draws: str, base: str = "Sampler", use: str = "sampler") -> str:
+    return (
+        ACC
+        + f"class Mine({base}):\n    def __init__(self, seed=None):\n        {keeps}\n"
+        + f"    def __iter__(self):\n        order = list(range(9))\n        {draws}\n        yield from order\n"
+        + f"loader = accelerator.prepare(DataLoader(ds, {use}=Mine()))\n"
+        + TRAIN
+    )
+
+
+@pytest.mark.parametrize(
+    ("keeps", "draws", "batches", "hazard"),
+    [
+        pytest.param("pass", "random.shuffle(order)", False, True, id="random"),
+        pytest.param("self.generator = None", "random.shuffle(order)", False, True, id="random beside a generator"),
+        pytest.param("pass", "order = torch.randperm(9)", False, True, id="torch"),
+        pytest.param(
+            "self.generator = torch.Generator()",
+            "order = torch.randperm(9, generator=self.generator)",
+            False,
+            False,
+            id="a generator that is synchronised",
+        ),
+        pytest.param(
+            "self.generator = torch.Generator()",
+            "order = torch.randperm(9, generator=self.generator)",
+            True,
+            True,
+            id="a batch sampler's generator is not",
+        ),
+        pytest.param(
+            "self.generator = torch.Generator().manual_seed(0)",
+            "order = torch.randperm(9, generator=self.generator)",
+            True,
+            False,
+            id="seeded",
+        ),
+        pytest.param(
+            "self.generator = random.Random(seed) if seed is not None else random",
+            "self.generator.shuffle(order)",
+            True,
+            True,
+            id="the global one by default",
+        ),
+        pytest.param(
+            "self.generator = random.Random(3)", "self.generator.shuffle(order)", True, False, id="one seeded alike"
+        ),
+    ],
+)
+def test_a_sampler_that_draws_otherwise_on_each_rank(keeps: str, draws: str, batches: bool, hazard: bool) -> None:
+    base, use = ("BatchSampler", "batch_sampler") if batches else ("Sampler", "sampler")
+    assert codes(sampler(keeps, draws, base, use)) == [["SHD701"] if hazard else []]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "hazard"),
+    [
+        ("set_seed(0)", False),
+        ("random.seed(0)", False),
+        ("torch.manual_seed(0)", True),
+        ("set_seed(0 + rank)", True),
+        ("set_seed(0, device_specific=True)", True),
+        ("parser.add_argument('--seed', type=int)\nif args.seed is not None:\n    set_seed(args.seed)", True),
+        (
+            "parser.add_argument('--seed', type=int, default=1)\nif args.seed is not None:\n    set_seed(args.seed)",
+            False,
+        ),
+    ],
+)
+def test_ranks_that_are_seeded_alike_draw_alike(seeds: str, hazard: bool) -> None:
+    text = sampler("pass", "random.shuffle(order)").replace("class Mine", f"{seeds}\nclass Mine")
+    assert codes(text) == [["SHD701"] if hazard else []]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(PREPARED + EVAL + "n += b.sum()\n", ["SHD504"], id="summed"),
+        pytest.param(PREPARED + EVAL + "metric.add_batch(references=b)\n", ["SHD504"], id="a metric"),
+        pytest.param(PREPARED + EVAL + "step += 1\n", [], id="steps are counted"),
+        pytest.param(PREPARED + EVAL + "n += accelerator.gather_for_metrics(b)\n", [], id="gathered"),
+        pytest.param(PREPARED + EVAL + "n += b.sum()\nn = accelerator.reduce(n)\n", [], id="reduced behind the loop"),
+        pytest.param(
+            PREPARED + "import torchmetrics\nm = torchmetrics.Accuracy()\n" + EVAL + "m.update(b)\n",
+            [],
+            id="torchmetrics",
+        ),
+        pytest.param(
+            PREPARED + "if accelerator.is_main_process:\n    " + EVAL.replace("\n", "\n    ") + "n += b.sum()\n",
+            ["SHD716"],
+            id="the main process alone",
+        ),
+        pytest.param(
+            PREPARED + "if accelerator.is_main_process:\n    for b in eval_loader:\n        show(b)\n        break\n",
+            [],
+            id="the main process looks at one batch",
+        ),
+        pytest.param(
+            PREPARED + EVAL + "out.append(accelerator.gather(b))\nout = torch.cat(out)[: len(eval_set)]\n",
+            [],
+            id="cut behind the loop",
+        ),
+        pytest.param(PREPARED + EVAL + "out.append(accelerator.gather(b))\n", ["SHD707"], id="not cut"),
+    ],
+)
+def test_a_prepared_evaluation(text: str, expected: list[str]) -> None:
+    assert codes(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "ds.shard(accelerator.num_processes, accelerator.process_index)",
+        "Subset(ds, range(accelerator.process_index, 20, accelerator.num_processes))",
+    ],
+)
+def test_prepared_data_that_is_split_by_rank(dataset: str) -> None:
+    text = ACC + f"part = {dataset}\nloader = accelerator.prepare(DataLoader(part))\n" + TRAIN
+    assert codes(text) == [["SHD715"]]
+
+
+def test_a_part_between_processes_is_not_prepared() -> None:
+    text = ACC + "with accelerator.split_between_processes(ds) as part:\n    loader = DataLoader(part)\n"
+    text += "    loader = accelerator.prepare(loader)\n    for b in loader:\n        model(b)\n"
+    assert codes(text) == [["SHD715"]]
+
+
+def test_data_split_by_rank_under_a_sampler_is_reported_and_not_edited() -> None:
+    text = DDP + "part = Subset(ds, range(rank, 20, world_size))\n"
+    text += "loader = DataLoader(part, sampler=DistributedSampler(part))\nfor epoch in range(3):\n"
+    text += "    for b in loader:\n        b.backward()\n"
+    assert codes(text) == [["SHD715"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("num_replicas=world_size, rank=0", ["SHD705"]),
+        ("rank=0", ["SHD705"]),
+        ("num_replicas=world_size, rank=local_rank", []),
+        ("num_replicas=4, rank=rank", ["SHD705"]),
+    ],
+)
+def test_a_constant_rank(arguments: str, expected: list[str]) -> None:
+    text = DDP + f"sampler = DistributedSampler(ds, {arguments}, shuffle=False)\n"
+    assert codes(text + "loader = DataLoader(ds, sampler=sampler)\nfor b in loader:\n    b.backward()\n") == [expected]
+
+
+LOOP = "for epoch in range(3):\n    for b in train_loader:\n        b.backward()\n"
+
+
+@pytest.mark.parametrize(
+    "division",
+    ["steps = len(train_loader) // world_size", "n = len(train_loader)\nsteps = 3 * n / dist.get_world_size()"],
+)
+def test_a_length_that_is_divided_already_is_not_divided_again(division: str) -> None:
+    text = DDP + "train_loader = DataLoader(ds, shuffle=True)\n" + division + "\n" + LOOP
+    assert codes(text) == [["SHD930"]]
+    (change,) = planned(text, Options(sanitizer="off", unsafe=True)).changes
+    assert (change.tier, "divides the length" in change.reason) == ("unsafe", True)
+
+
+def test_a_length_that_is_divided_by_something_else_is_told_with_the_edit() -> None:
+    text = DDP + "train_loader = DataLoader(ds, shuffle=True)\nsteps = len(train_loader) // accumulation\n" + LOOP
+    assert codes(text) == [["SHD301"]]
+
+
+@pytest.mark.parametrize(("shuffle", "told"), [("True", True), ("False", False)])
+def test_a_new_sampler_says_where_the_order_comes_from(shuffle: str, told: bool) -> None:
+    (change,) = planned(DDP + f"train_loader = DataLoader(ds, shuffle={shuffle})\n" + LOOP).changes
+    assert any("torch's seed no longer changes it" in c for c in change.consequences) is told
