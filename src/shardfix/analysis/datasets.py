@@ -118,8 +118,7 @@ def _behind(step: _Step) -> Iterator[_Step]:
         for where, d in _definitions(module, node):
             if d.kind == "parameter":
                 if not step.inside and step.calls < _CALLS:
-                    for value in _passed(where, d):
-                        yield _Step(where, value, step.calls + 1, False)
+                    yield from (_Step(where, value, step.calls + 1, False) for value in _passed(where, d))
             elif d.value is not None and d.kind in ("assign", "loop", "augmented", "other"):
                 yield _Step(where, d.value, step.calls, step.inside)
     elif isinstance(node, ast.Call) and step.calls < _CALLS:
@@ -145,9 +144,9 @@ def _definitions(module: Module, node: ast.Name | ast.Attribute) -> list[tuple[M
 def _passed(module: Module, parameter: Definition) -> Iterator[ast.expr]:
     """What the callers in this file give to a parameter."""
     for call in module.callers(parameter.scope):
-        for argument in (*call.args, *call.keywords):
-            if module.parameter_for(call, argument) is parameter.node:
-                yield argument.value if isinstance(argument, ast.keyword) else argument
+        for value in (*call.args, *(k.value for k in call.keywords)):
+            if module.parameter_for(call, value) is parameter.node:
+                yield value
 
 
 def called(module: Module, call: ast.Call) -> list[tuple[Module, ast.AST]]:
