@@ -167,6 +167,7 @@ def test_a_reduction_before_the_evaluation_is_not_its_own() -> None:
     ("text", "line"),
     [
         pytest.param(
+            "hits = torch.zeros(len(val_set))\n"
             "for idx, b in val_loader:\n    hits[idx] = model(b) == 1\ndist.all_reduce(hits, op=dist.ReduceOp.MAX)\n",
             "hits[idx] = model(b) == 1",
             id="placed by index, combined by MAX",

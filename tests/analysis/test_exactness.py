@@ -8,7 +8,7 @@ from loaders import site
 from shardfix.analysis.exactness import accumulated
 
 HEAD = "import torch\nimport torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
-LOADER = "val_loader = DataLoader(val_set)\n"
+LOADER = "val_loader = DataLoader(val_set)\nhits = torch.zeros(len(val_set))\n"
 MAX = "dist.all_reduce(hits, op=dist.ReduceOp.MAX)\n"
 TURN = "p = [x for xs in zip(*o) for x in xs]\n"
 EXACT_BY_MAX = "for x, idx, y in val_loader:\n    hits[idx] = x == y\n" + MAX
@@ -43,8 +43,8 @@ def is_exact(text: str) -> bool:
             id="cut at a parameter that is the dataset",
         ),
         pytest.param(
-            "for x, index in val_loader:\n    index = index.cuda()\n    work = dist.all_gather(i, index, async_op=True)\n"
-            "    work.wait()\n    dist.all_gather(o, model(x))\n    all_i = torch.cat(i)\n"
+            "for x, index in val_loader:\n    index = index.cuda()\n"
+            "    work = dist.all_gather(i, index, async_op=True)\n    work.wait()\n    dist.all_gather(o, model(x))\n    all_i = torch.cat(i)\n"
             "    bank.index_copy_(0, all_i.cpu(), torch.cat(o))\n",
             id="gathered index and gathered results",
         ),
@@ -115,6 +115,61 @@ def test_exact(text: str) -> None:
             "for index, x in enumerate(val_loader):\n    dist.all_gather(i, index)\n    dist.all_gather(o, model(x))\n"
             "    bank.index_copy_(0, torch.cat(i), torch.cat(o))\n",
             id="a gathered position",
+        ),
+        pytest.param(
+            "for x, idx, y in val_loader:\n    hits[idx] = -loss(x) * (x == y)\n" + MAX, id="a loss times a comparison"
+        ),
+        pytest.param(
+            "for x, idx, y in val_loader:\n    hits[idx] = (x == y).float().mean()\n" + MAX, id="the batch's mean"
+        ),
+        pytest.param(
+            "for x, idx, y in val_loader:\n    hits[idx] = x == y\n    best = max(best, x)\n" + MAX + "print(best)\n",
+            id="a name that outlives the loop",
+        ),
+        pytest.param(
+            "for x, idx, y in val_loader:\n    hits[idx] = x == y\n    losses[step] = loss(x)\n" + MAX,
+            id="another store beside it",
+        ),
+        pytest.param(
+            "for x, idx, y in val_loader:\n    hits[idx] = x == y\n    metric.process(x)\n" + MAX, id="a metric object"
+        ),
+        pytest.param(
+            "for x, idx, y in val_loader:\n    hits[idx] = x == y\n    self.last = x\n" + MAX, id="an attribute"
+        ),
+        pytest.param(
+            "for i, (x, idx, y) in enumerate(val_loader):\n    if i < 9:\n        hits[idx] = x == y\n" + MAX,
+            id="the first batches only",
+        ),
+        pytest.param(
+            "for x, idx, y in islice(val_loader, 9):\n    hits[idx] = x == y\n" + MAX, id="a part of the loader"
+        ),
+        pytest.param("hits = torch.ones(len(val_set))\n" + EXACT_BY_MAX, id="ones for the others"),
+        pytest.param("hits = torch.zeros(10)\n" + EXACT_BY_MAX, id="not one for each sample"),
+        pytest.param(
+            "for epoch in e:\n    for x, idx, y in val_loader:\n        hits[idx] = x == y\n    " + MAX,
+            id="the last epoch's results are still there",
+        ),
+        pytest.param(MAX + "for x, idx, y in val_loader:\n    hits[idx] = x == y\n", id="combined before"),
+        pytest.param(
+            "for x in val_loader:\n    p.append(x)\ndist.all_gather(o, p)\n"
+            + TURN
+            + "q = p[: len(val_set)]\nprint(sum(q) / len(p))\n",
+            id="divided by what is not cut",
+        ),
+        pytest.param(
+            "for x in val_loader:\n    p.append(x)\ndist.all_gather(o, p)\nn = torch.stack(o).T.shape\n"
+            "p = torch.cat(o)[: len(val_set)]\n",
+            id="another value is laid in turn",
+        ),
+        pytest.param(
+            "for x, idx in val_loader:\n    dist.all_gather(i, idx)\n    dist.all_gather(o, model(x))\n"
+            "    bank.index_put_((torch.cat(i),), torch.cat(o), accumulate=True)\n",
+            id="added at the index",
+        ),
+        pytest.param(
+            "for x, idx in val_loader:\n    dist.all_gather(i, idx)\n    dist.all_gather(o, model(x))\n"
+            "    bank.index_copy_(0, torch.cat(i), torch.cat(o))\n    n += len(x)\n",
+            id="a count beside what is placed",
         ),
     ],
 )

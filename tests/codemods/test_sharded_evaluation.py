@@ -49,7 +49,11 @@ def test_the_rest_that_drop_last_leaves_is_read_whole_by_each_rank() -> None:
 
 
 def test_drop_last_makes_a_sharded_evaluation_inexact() -> None:
-    text = HEAD + "val_loader = DataLoader(val_set)\n" + LOOP.replace("b in", "x, idx in")
+    text = (
+        HEAD
+        + "hits = torch.zeros(len(val_set))\nval_loader = DataLoader(val_set)\n"
+        + LOOP.replace("b in", "x, idx in")
+    )
     text += "hits[idx] = x == 1\ndist.all_reduce(hits, op=dist.ReduceOp.MAX)\n"
     assert codes(text) == [["SHD302"]]
     assert codes(text.replace("(val_set)", "(val_set, drop_last=True)")) == [["SHD906"]]

@@ -19,6 +19,24 @@ _GATHERS = frozenset({"all_gather", "gather", "all_gather_object", "all_gather_i
 _GROWS = frozenset({"append", "extend", "update", "add_batch"})
 _BARS = re.compile(r"bar|progress|tqdm|timer|meter_?time")
 _PASSES = frozenset({"to", "cuda", "cpu", "long", "int", "view", "reshape", "flatten", "squeeze", "numpy", "tolist"})
+_CASTS = _PASSES | {
+    "float",
+    "double",
+    "half",
+    "bool",
+    "byte",
+    "type",
+    "type_as",
+    "detach",
+    "clone",
+    "unsqueeze",
+    "item",
+}
+_STOPS = frozenset({"islice", "zip", "zip_longest", "takewhile", "dropwhile", "cycle", "sample"})
+_PLACES = frozenset({"index_copy_", "index_put_", "scatter_"})
+_QUIET = frozenset(
+    {"eval", "train", "zero_grad", "set_description", "set_postfix", "info", "debug", "warning", "wait", "synchronize"}
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,15 +86,94 @@ def exact(
     for call in calls:
         if last_name(call.func) == "gather_for_metrics":
             return module.evidence(call)
-    if any(isinstance(n, (ast.Break, ast.Return)) for loop in loops for n in ast.walk(loop)):
+    if any(_partial(loop) for loop in loops):
         return None  # which samples are left out depends on the order in which they come
-    sums = [
-        root
+    kept = {
+        root or "?"
         for loop in loops
         for found in accumulated(loop)
-        if (root := _root(found.target)) and not _is_index(module, found.added, loops)  # which samples, not how well
+        if not _is_index(module, found.added, loops)  # which samples, not how well
+        for root in (_root(found.target),)
+    }
+    kept |= {name for loop in loops for name in (*_left_over(module, loop), *_told(module, loop))}
+    stores = [n for loop in loops for n in _stores(module, loop)]
+    return _by_max(module, loops, calls, stores, kept, flow, dataset) or _by_place(
+        module, body, loops, calls, kept | {_root(n.targets[0]) for n in stores}, flow, dataset
+    )
+
+
+def _partial(loop: ast.AST) -> bool:
+    """Whether a loop may leave samples out: it is left, passes over some, or reads as far as something else goes."""
+    if any(isinstance(n, (ast.Break, ast.Return, ast.Continue)) for n in ast.walk(loop)):
+        return True
+    iterable = getattr(loop, "iter", None)
+    return iterable is not None and any(
+        isinstance(n, ast.Call) and last_name(n.func) in _STOPS for n in ast.walk(iterable)
+    )
+
+
+def _left_over(module: Module, loop: ast.AST) -> set[str]:
+    """The names that a loop binds and that are read after it, and the attributes that it sets."""
+    inside = set(ast.walk(loop))
+    found: set[str] = set()
+    mine = [d for d in module.bindings.definitions if d.node in inside]
+    names = {d.key for d in mine}
+    for d in mine:
+        base, dot, _ = d.key.partition(".")
+        if (dot and base not in names) or any(r not in inside for r in module.bindings.readers(d)):
+            found.add(d.key)
+    return found
+
+
+def _bound(module: Module, loop: ast.AST) -> set[str]:
+    inside = set(ast.walk(loop))
+    return {d.key for d in module.bindings.definitions if d.node in inside}
+
+
+def _told(module: Module, loop: ast.AST) -> set[str]:
+    """What is told of the batches by calls whose result nobody takes: a metric object, a function that may collect."""
+    found: set[str] = set()
+    names = _bound(module, loop)
+    for node in (n for s in getattr(loop, "body", []) for n in ast.walk(s)):
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+            continue
+        call = node.value
+        name = last_name(call.func)
+        outside = any(q.startswith(("torch.", "builtins.", "logging.")) for q in module.callee(call))
+        if outside or name in _QUIET | _PLACES | _GROWS or not any(_mentions(a, names) for a in _given(call)):
+            continue
+        receiver = _root(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        if not _BARS.search(receiver.lower()) and receiver.partition(".")[0] not in names:
+            found.add(receiver or "?")
+    return found
+
+
+def _given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(k.value for k in call.keywords)]
+
+
+def _stores(module: Module, loop: ast.AST) -> list[ast.Assign]:
+    """The assignments to an item of something that outlives the batch."""
+    names = _bound(module, loop)
+    return [
+        n
+        for n in ast.walk(loop)
+        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript) and _root(n.targets[0]) not in names
     ]
-    return _by_max(module, loops, calls, sums) or _by_place(module, body, loops, calls, sums, flow, dataset)
+
+
+def _always(module: Module, node: ast.AST, loops: Sequence[ast.AST]) -> bool:
+    """Whether a statement runs once for each batch, or not at all in this run."""
+    statement = module.statement(node)
+    for outer in module.around(statement):
+        if outer in loops or isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            return True
+        if isinstance(outer, ast.If):
+            if any(_mentions(outer.test, _bound(module, loop)) for loop in loops):
+                return False
+        elif isinstance(outer, ast.stmt) and not isinstance(outer, (ast.With, ast.AsyncWith)):
+            return False
+    return True
 
 
 def _nodes(body: Iterable[ast.stmt], kind: type[ast.Call]) -> Iterator[ast.Call]:
@@ -96,24 +193,77 @@ def _root(node: ast.expr) -> str:
     return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
 
 
-def _by_max(module: Module, loops: Sequence[ast.AST], calls: Sequence[ast.Call], sums: list[str]) -> Evidence | None:
-    for node in (n for loop in loops for n in ast.walk(loop)):
-        if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)):
-            continue
+def _by_max(
+    module: Module,
+    loops: Sequence[ast.AST],
+    calls: Sequence[ast.Call],
+    stores: Sequence[ast.Assign],
+    kept: set[str],
+    flow: Flow,
+    dataset: ast.expr | None,
+) -> Evidence | None:
+    """Zeros, one for each sample, in which each batch puts yes or no at its samples' indexes, combined by MAX."""
+    roots = {_root(n.targets[0]) for n in stores}
+    if not stores or kept - roots:
+        return None
+    for node in stores:
         target = node.targets[0]
-        if not _is_index(module, target.slice, loops):
-            continue
-        if sums or _mentions(node.value, {_root(target)}) or not _is_yes_or_no(module, node.value):
-            continue
-        for call in calls:
-            maximum = any(
-                isinstance(n, ast.Attribute) and n.attr == "MAX"
-                for a in [*call.args, *call.keywords]
-                for n in ast.walk(a)
-            )
-            if last_name(call.func) == "all_reduce" and maximum and _mentions(call, {_root(target)}):
-                return module.evidence(node)
-    return None
+        assert isinstance(target, ast.Subscript)
+        if not _is_index(module, target.slice, loops) or not _always(module, node, loops):
+            return None
+        if _mentions(node.value, roots) or not _is_yes_or_no(module, node.value):
+            return None
+        if not _zeros(module, target.value, loops, flow, dataset):
+            return None
+        if not any(_combines(call, _root(target)) and call.lineno > node.lineno for call in calls):
+            return None
+    return module.evidence(stores[0])
+
+
+def _combines(call: ast.Call, root: str) -> bool:
+    maximum = any(isinstance(n, ast.Attribute) and n.attr == "MAX" for a in _given(call) for n in ast.walk(a))
+    return last_name(call.func) == "all_reduce" and maximum and any(_mentions(a, {root}) for a in _given(call))
+
+
+def _zeros(module: Module, node: ast.expr, loops: Sequence[ast.AST], flow: Flow, dataset: ast.expr | None) -> bool:
+    """Whether a tensor is made anew before each pass, of as many zeros as the dataset has samples."""
+    definitions = module.bindings.reaching(node)
+    around = [[n for n in module.around(loop) if isinstance(n, (ast.For, ast.While))] for loop in loops]
+    for d in definitions:
+        made = _passed(d.value) if d.kind == "assign" and d.index is None and d.value is not None else None
+        if not (isinstance(made, ast.Call) and last_name(made.func) in ("zeros", "new_zeros") and made.args):
+            return False
+        size = made.args[0].elts[0] if isinstance(made.args[0], (ast.Tuple, ast.List)) else made.args[0]
+        if not _is_length(module, size, flow, dataset):
+            return False
+        if [n for n in module.around(d.statement) if isinstance(n, (ast.For, ast.While))] not in around:
+            return False
+        if any(module.function(d.statement) is not module.function(loop) for loop in loops):
+            return False
+    return bool(definitions)
+
+
+def _is_length(module: Module, node: ast.expr, flow: Flow, dataset: ast.expr | None, depth: int = 0) -> bool:
+    """Whether an expression is the number of the loader's samples, also as a name or a parameter."""
+    if isinstance(node, ast.Call):
+        return (
+            last_name(node.func) == "len" and len(node.args) == 1 and _is_dataset(module, node.args[0], flow, dataset)
+        )
+    definitions = module.bindings.reaching(node)
+    if depth > 3 or not definitions:
+        return False
+    for d in definitions:
+        values = [d.value] if d.kind == "assign" and d.index is None else []
+        if d.kind == "parameter":
+            calls = module.callers(d.scope)
+            values = [_argument(module, call, d.node) for call in calls]
+        if not values or any(v is None or not _is_length(module, v, flow, dataset, depth + 1) for v in values):
+            return False
+    return True
+
+
+def _argument(module: Module, call: ast.Call, parameter: ast.AST) -> ast.expr | None:
+    return next((a for a in _given(call) if module.parameter_for(call, a) is parameter), None)
 
 
 def _by_place(
@@ -121,7 +271,7 @@ def _by_place(
     body: list[ast.stmt],
     loops: Sequence[ast.AST],
     calls: Sequence[ast.Call],
-    sums: list[str],
+    kept: set[str],
     flow: Flow,
     dataset: ast.expr | None,
 ) -> Evidence | None:
@@ -141,23 +291,55 @@ def _by_place(
         outputs |= made
         if _is_index(module, given, loops):
             indexes |= made
-    if not outputs or any(not _derived(body, {s}) & inputs for s in sums):
+    if not outputs:
         return None
+    missed = {name for name in kept if not _derived(body, {name}) & inputs}  # one rank's share, not gathered
     gathered = _derived(body, outputs - {""})
     placed = _derived(body, indexes - {""})
+    for call in calls:
+        if last_name(call.func) in _PLACES and isinstance(call.func, ast.Attribute) and len(call.args) <= 3:
+            names = {n.id for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)} & gathered
+            alone = not call.keywords and not any(isinstance(a, ast.Constant) and a.value is True for a in call.args)
+            if alone and names & placed and names - placed and not missed - {_root(call.func.value)}:
+                return module.evidence(call) if _always(module, call, loops) else None
+    if missed:
+        return None
+    cuts = [n for s in body for n in ast.walk(s) if _cuts(module, n, body, gathered, flow, dataset)]
+    return module.evidence(cuts[0]) if cuts and not _read_uncut(module, body, cuts, gathered | kept) else None
+
+
+def _cuts(
+    module: Module,
+    node: ast.AST,
+    body: list[ast.stmt],
+    gathered: set[str],
+    flow: Flow,
+    dataset: ast.expr | None,
+) -> bool:
+    """``laid[: len(dataset)]`` of gathered results that are laid in turn."""
+    if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)) or node.slice.lower is not None:
+        return False
+    upper = node.slice.upper
+    if upper is None or node.slice.step is not None or not _is_length(module, upper, flow, dataset):
+        return False
     laid = _laid_in_turn(body, gathered)
-    for node in (n for s in body for n in ast.walk(s)):
-        if isinstance(node, ast.Call) and last_name(node.func) in ("index_copy_", "index_put_", "scatter_"):
-            names = {n.id for a in node.args for n in ast.walk(a) if isinstance(n, ast.Name)} & gathered
-            if names & placed and names - placed:
-                return module.evidence(node)
-        if laid and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            upper = node.slice.upper
-            if isinstance(upper, ast.Call) and last_name(upper.func) == "len" and node.slice.lower is None:
-                whole = upper.args and _is_dataset(module, upper.args[0], flow, dataset)
-                if whole and _mentions(node.value, gathered):
-                    return module.evidence(node)
-    return None
+    inside = any(n in laid for n in ast.walk(node.value))
+    names = {_root(t) for n in laid for t in getattr(module.statement(n), "targets", ())} - {""}
+    return inside or _mentions(node.value, _derived(body, names))
+
+
+def _read_uncut(module: Module, body: list[ast.stmt], cuts: list[ast.AST], names: set[str]) -> bool:
+    """Whether results are read behind the cut that were not cut."""
+    statements = [module.statement(n) for n in cuts]
+    first = min(s.lineno for s in statements)
+    cut = _derived(body, {_root(t) for s in statements for t in getattr(s, "targets", ())} - {""})
+    inside = {n for c in cuts for n in ast.walk(c)}
+    return any(
+        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.lineno >= first
+        for s in body
+        for n in ast.walk(s)
+        if n not in inside and getattr(n, "id", "") in names - cut
+    )
 
 
 def _derived(body: list[ast.stmt], names: set[str]) -> set[str]:
@@ -183,23 +365,24 @@ def _mentions(node: ast.AST, names: set[str]) -> bool:
     return any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in names for n in ast.walk(node))
 
 
-def _laid_in_turn(body: list[ast.stmt], gathered: set[str]) -> bool:
-    """Whether results of several ranks are laid in turn: ``zip(*parts)``, a transposed stack, ``all[rank::world]``."""
+def _laid_in_turn(body: list[ast.stmt], gathered: set[str]) -> list[ast.AST]:
+    """Where results of several ranks are laid in turn: ``zip(*parts)``, a transposed stack, ``all[rank::world]``."""
+    found: list[ast.AST] = []
     for node in (n for s in body for n in ast.walk(s)):
         if isinstance(node, ast.Call):
             name = last_name(node.func)
             starred = [a for a in node.args if isinstance(a, ast.Starred)]
             if name in ("zip", "zip_longest") and any(_mentions(a, gathered) for a in starred):
-                return True
+                found.append(node)
             if name in ("transpose", "permute", "swapaxes", "t") and _mentions(node, gathered):
-                return True
+                found.append(node)
         if isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and _mentions(node.value, gathered):
-            return True
+            found.append(node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             place = node.targets[0].slice
             if isinstance(place, ast.Slice) and place.step is not None and _mentions(node.value, gathered):
-                return True
-    return False
+                found.append(node)
+    return found
 
 
 def _is_dataset(module: Module, node: ast.expr, flow: Flow, dataset: ast.expr | None) -> bool:
@@ -265,13 +448,30 @@ def _is_sample_index(module: Module, node: ast.Name, loops: Sequence[ast.AST], d
 
 
 def _is_yes_or_no(module: Module, node: ast.expr, depth: int = 0) -> bool:
-    """A value made of a comparison: only of such is the MAX over ranks the sample's own value, since zeros stand for
-    the samples of other ranks (a negative loss would be lost)."""
-    for n in ast.walk(node):
-        if isinstance(n, ast.Compare) or (isinstance(n, ast.Call) and last_name(n.func) in ("eq", "ne", "isclose")):
+    """A comparison of each sample, cast at most: only of such is the MAX over ranks the sample's own value, since zeros
+    stand for the samples of other ranks (a negative loss would be lost, a mean over the batch be another)."""
+    if depth > 6:
+        return False
+    if isinstance(node, ast.Compare):
+        return True
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert)):
+        return _is_yes_or_no(module, node.operand, depth + 1)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+        return all(_is_yes_or_no(module, n, depth + 1) for n in (node.left, node.right))
+    if isinstance(node, ast.Call):
+        name = last_name(node.func)
+        if name in ("eq", "ne", "isclose"):
             return True
-        if isinstance(n, ast.Name) and depth < 3:
-            values = [d.value for d in module.bindings.reaching(n) if d.kind == "assign" and d.index is None]
-            if values and all(v is not None and _is_yes_or_no(module, v, depth + 1) for v in values):
-                return True
+        if isinstance(node.func, ast.Attribute):
+            given = _given(node)
+            along = len(given) == 1 and not (isinstance(given[0], ast.Constant) and given[0].value in (0, None))
+            if name in _CASTS or (name in ("all", "any", "sum") and along):
+                return _is_yes_or_no(module, node.func.value, depth + 1)
+        return (
+            name in ("float", "int", "bool") and len(node.args) == 1 and _is_yes_or_no(module, node.args[0], depth + 1)
+        )
+    if isinstance(node, ast.Name):
+        definitions = module.bindings.reaching(node)
+        values = [d.value if d.kind == "assign" and d.index is None else None for d in definitions]
+        return bool(values) and all(v is not None and _is_yes_or_no(module, v, depth + 1) for v in values)
     return False
