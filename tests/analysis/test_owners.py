@@ -420,6 +420,14 @@ def test_a_helper_of_the_project_that_makes_the_group_counts_where_it_is_called(
     assert site(files, "other.py").owner == "single"
 
 
+def test_packages_that_import_all_of_each_other_end() -> None:
+    stars = "".join(f"from .m{i} import *\n" for i in range(12))
+    files = {"p/__init__.py": stars + "from .gone import *\nfrom .lost import lost\n"}
+    files |= {f"p/m{i}.py": "from . import *\n" + stars for i in range(12)}
+    files["train.py"] = PLAIN + "from p import lost, make, gone\nmake(1)\nlost.f()\ngone.f()\nloader = DataLoader(d)\n"
+    assert site(files).owner == "single"
+
+
 def test_a_comment_settles_the_owner() -> None:
     found = site(ACCELERATE + "def make():\n    return DataLoader(d)  # shardfix: owner=accelerate\n")
     assert found.owner == "accelerate"

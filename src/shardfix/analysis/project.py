@@ -11,6 +11,7 @@ from shardfix.analysis.module import Module, module_name
 from shardfix.analysis.names import canonical
 
 _OUTSIDE = ("torch.", "accelerate.", "builtins.", "<local>.", "transformers.")
+_PLACES = 64  # where a name is looked for
 _DEPTH = 6  # how many re-exports a name is followed through
 
 
@@ -23,6 +24,7 @@ class Project:
     imports: dict[str, set[str]] = field(default_factory=dict)
     importers: dict[str, set[str]] = field(default_factory=dict)
     _calls: dict[str, list[tuple[Module, ast.Call]]] | None = None
+    _resolved: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def find(self, dotted: str, importer: Module) -> Module | None:
         """The project module of a dotted name: from the root, or beside the importer or above it (scripts)."""
@@ -46,22 +48,36 @@ class Project:
             rest = f"{last}.{rest}" if rest else last
         return None
 
-    def resolve(self, qualified: str, importer: Module, depth: int = 0) -> frozenset[str]:
+    def resolve(self, qualified: str, importer: Module) -> frozenset[str]:
         """A qualified name followed through the project's re-exports."""
-        outside = qualified.startswith(_OUTSIDE) and qualified.split(".", 1)[0] not in self.by_name
-        if outside or depth > _DEPTH:
-            return frozenset((qualified,))
+        key = (qualified, importer.name)
+        known = self._resolved.get(key)
+        if known is None:
+            known = frozenset(self._follow(qualified, importer, set()) or {qualified})
+            self._resolved[key] = known
+        return known
+
+    def _follow(self, qualified: str, importer: Module, seen: set[tuple[str, str]]) -> set[str]:
+        """What a name is, each place looked at once (packages that import all of each other go in circles); empty if
+        it is not bound where it should be."""
+        if qualified.startswith(_OUTSIDE) and qualified.split(".", 1)[0] not in self.by_name:
+            return {qualified}
         where = self.split(qualified, importer)
         if where is None or not where[1]:
-            return frozenset((qualified,))
+            return {qualified}
         module, rest = where
+        if (module.path, rest) in seen:
+            return set()
+        if len(seen) >= _PLACES:
+            return {qualified}
+        seen.add((module.path, rest))
         name, _, more = rest.partition(".")
         found: set[str] = set()
         for d in module.bindings.exit_of(module.tree).get(name, frozenset()):
             if d.kind == "import":
                 target = canonical(d.module + (f".{more}" if more else ""))
                 if target != qualified:
-                    found |= self.resolve(target, module, depth + 1)
+                    found |= self._follow(target, module, seen) or {target}
             elif d.kind in ("function", "class"):
                 found.add(f"{module.name}.{rest}")
             elif d.kind == "assign" and d.value is not None and not more:
@@ -69,9 +85,10 @@ class Project:
         if not found:
             for star in module.bindings.star_modules:
                 target = canonical(f"{star}.{rest}")
-                if target.startswith(_OUTSIDE) or self.split(target, module) is not None:
-                    found |= self.resolve(target, module, depth + 1)
-        return frozenset(found) or frozenset((qualified,))
+                starred = self.split(star, module)
+                if target.startswith(_OUTSIDE) or (starred is not None and not starred[1]):  # itself, not one above it
+                    found |= self._follow(target, module, seen)
+        return found
 
     def named(self, qualified: str) -> list[tuple[Module, Definition]]:
         """The top-level definitions of a resolved name (``pkg.data.make``), each with its module."""
