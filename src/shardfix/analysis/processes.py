@@ -116,6 +116,8 @@ def distributed_test(test: ast.expr) -> bool | None:
     """What a condition says of the regime: True if it holds in several processes only, False if in one only."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = distributed_test(test.operand)
+        if isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.And):
+            return None  # not (a and distributed): several processes without a
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
         outcomes = {distributed_test(v) for v in test.values}
@@ -163,14 +165,14 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
             test = _meaning(module, outer.test)
             if previous in inside and (is_main_test(test) or _is_one_rank(test) or distributed_test(test) is False):
                 return outer.test
-            other = is_not_main_test(test) or distributed_test(test) is True
+            other = is_not_main_test(test) or _of_every_run_of_several(test)
             if previous is not outer.test and previous not in inside and other:
                 return outer.test
         if isinstance(previous, ast.stmt):
             for earlier in _before(module, previous):
                 if isinstance(earlier, ast.If) and _leaves(earlier.body):
                     test = _meaning(module, earlier.test)
-                    if is_not_main_test(test) or distributed_test(test) is True:
+                    if is_not_main_test(test) or _of_every_run_of_several(test):
                         return earlier.test
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if any(
@@ -200,6 +202,12 @@ def _meaning(module: Module, test: ast.expr) -> ast.expr:
             if isinstance(value, (ast.Compare, ast.BoolOp)) or (value is not None and is_main_test(value)):
                 return value
     return test
+
+
+def _of_every_run_of_several(test: ast.expr) -> bool:
+    """Whether a condition holds in every run of several processes: not where more is asked (``tuned and distributed``),
+    so that what is left may be several processes all the same."""
+    return distributed_test(test) is True and not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And))
 
 
 def _is_one_rank(test: ast.expr) -> bool:
