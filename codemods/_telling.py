@@ -10,7 +10,7 @@ from shardfix.codemods._unused import pure
 
 from shardfix.analysis.bindings import Definition, attribute_key, parameters
 from shardfix.analysis.epochs import SetEpoch
-from shardfix.analysis.flow import last_name
+from shardfix.analysis.flow import follow, last_name
 from shardfix.analysis.module import Module
 from shardfix.analysis.regimes import is_prepare
 from shardfix.analysis.sites import Site
@@ -53,9 +53,73 @@ def retell(told: SetEpoch, sites: Sequence[Site]) -> Retold:
     return _drop(told, sites)
 
 
+_DISTRIBUTED = (
+    "set_epoch",
+    "num_replicas",
+    "rank",
+    "epoch",
+    "seed",
+    "shuffle",
+    "drop_last",
+    "num_samples",
+    "total_size",
+)
+
+
+def asked_through(site: Site) -> str:
+    """Where something of a DistributedSampler is read through the loader that no edit rewrites: by a name that is not
+    seen to be its sampler, or in another file. Empty if nowhere."""
+    module = site.module
+    rewritten = {t.call.func for t in site.told}
+    for load in _sampler_loads(module):
+        if _loader_of(load) not in site.flow.aliases and not (
+            isinstance(load, ast.Call) and load.args[0] in site.flow.aliases
+        ):
+            continue
+        for alias in follow(module, load).aliases:
+            outer = module.parents[alias]
+            if isinstance(outer, ast.Attribute) and outer.attr in _DISTRIBUTED and outer not in rewritten:
+                if not _asked_before(module, outer):
+                    return f"line {outer.lineno} reads {outer.attr} of the loader's sampler"
+    known = {n.attr for n in site.flow.aliases if isinstance(n, ast.Attribute)}
+    known |= {n.id for n in site.flow.aliases if isinstance(n, ast.Name) and not module.function(n)}
+    tail = _tail(module.name)
+    for other in module.fellows:
+        if other is module:
+            continue
+        imports = [d.module for d in other.bindings.definitions if d.kind == "import"]
+        knows = any(_tail(m) == tail or _tail(m.rpartition(".")[0]) == tail for m in imports)
+        for load in _sampler_loads(other):
+            base = _loader_of(load)
+            outer = other.parents[load]
+            if base is None or not isinstance(outer, ast.Attribute) or outer.attr not in _DISTRIBUTED:
+                continue
+            same = last_name(base) in known or (knows and bool(site.flow.of("returned")))
+            if same and not _asked_before(other, outer):
+                return f"{other.path}:{outer.lineno} reads {outer.attr} of what may be this loader's sampler"
+    return ""
+
+
+def _sampler_loads(module: Module) -> Iterator[ast.expr]:
+    """``x.sampler`` and ``getattr(x, "sampler", ..)``."""
+    yield from module.attribute_loads.get("sampler", [])
+    for call in module.calls:
+        if last_name(call.func) == "getattr" and len(call.args) > 1:
+            name = call.args[1]
+            if isinstance(name, ast.Constant) and name.value == "sampler":
+                yield call
+
+
+def _asked_before(module: Module, node: ast.AST) -> bool:
+    """Whether a test around asks what kind of sampler it is."""
+    tests = [n.test for n in module.around(node) if isinstance(n, (ast.If, ast.IfExp))]
+    calls = [n for test in tests for n in ast.walk(test) if isinstance(n, ast.Call)]
+    return any(last_name(c.func) in ("isinstance", "hasattr") for c in calls)
+
+
 def _loader_of(receiver: ast.expr) -> ast.expr | None:
     """``loader`` of ``loader.sampler`` and ``loader.batch_sampler.sampler``."""
-    node = receiver
+    node: ast.expr = receiver
     while isinstance(node, ast.Attribute) and node.attr in ("sampler", "batch_sampler"):
         node = node.value
     return None if node is receiver else node
@@ -340,20 +404,33 @@ def prepared_name(site: Site, node: ast.Call) -> str:
 
 def surely_prepared(site: Site, name: ast.Name | ast.Attribute, at: ast.Call) -> bool:
     """Whether a name (or ``self.name``) is bound at a call, and only to what prepare() returned."""
-    module = site.module
     key = name.id if isinstance(name, ast.Name) else attribute_key(name)
+    return key is not None and _surely_prepared(site, name, key, at, 0)
+
+
+def _surely_prepared(site: Site, name: ast.Name | ast.Attribute, key: str, at: ast.Call, depth: int) -> bool:
+    module, function = site.module, site.module.function(at)
     here = module.environment(at)
-    if key is None or here is None:
+    if here is None or depth > _DEPTH:
         return False
     found = here.get(key, frozenset())
-    function = module.function(at)
-    if not any(_stands(module, d, at) for d in found):
-        outer = _outer_definitions(module, name, key, at)
-        local = any(d.scope is (function or module.tree) for d in outer)
-        if not outer or local:
+    if any(_stands(module, d, at) for d in found):
+        return all(_prepared(site, d, 0) for d in found)
+    outer = _outer_definitions(module, name, key, at)
+    if not outer or any(d.scope is (function or module.tree) for d in outer):
+        return False
+    if not all(_prepared(site, d, 0) for d in found | outer):
+        return False
+    # a variable outside, or an attribute: where the function is called it must be so already
+    scopes = {d.scope for d in outer}
+    for call in module.callers(function) if function is not None else ():
+        caller = module.function(call) or module.tree
+        there = (module.environment(call) or {}).get(key, frozenset())
+        if caller in scopes and not _surely_prepared(site, name, key, call, depth + 1):
             return False
-        found |= outer
-    return bool(found) and all(_prepared(site, d, 0) for d in found)
+        if caller not in scopes and not all(_prepared(site, d, 0) for d in there if d.scope in scopes):
+            return False
+    return True
 
 
 def _outer_definitions(module: Module, name: ast.Name | ast.Attribute, key: str, at: ast.Call) -> frozenset[Definition]:

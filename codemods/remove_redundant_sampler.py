@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shardfix.codemods._findings import lengths, refuse
-from shardfix.codemods._telling import Retold, needs_telling, retell, sampler_arms
+from shardfix.codemods._telling import Retold, asked_through, needs_telling, retell, sampler_arms
 from shardfix.codemods._unused import Taken, pure, unused_statements
 
 from shardfix.analysis.bindings import Definition, attribute_key
@@ -502,6 +502,12 @@ def _told(
             if needs_telling(site, told):
                 found.setdefault(told.call, (told, []))[1].append(site)
     refused: dict[Location, Finding] = {}
+    for removal in removals:
+        why = asked_through(removal.site) if "SHD201" in removal.codes else ""
+        if why:
+            found_elsewhere = _shared(removal.site, why, removal.site.call)
+            message = f"the sampler is needed elsewhere: {why}"
+            refused[removal.site.location] = replace(found_elsewhere, message=message)
     while True:
         going = {r.site for r in removals if r.site.location not in refused}
         retold: dict[ast.Call, Retold] = {}

@@ -437,3 +437,41 @@ def test_a_method_of_the_same_name_in_another_file_is_not_this_one() -> None:
     project = link({"train.py": parse("train.py", text), "other.py": parse("other.py", others["other.py"])})
     found = make_plan(project, ("train.py",), Options(sanitizer="off"))
     assert [f.code for r in found.reports for f in r.findings] == ["SHD920"]
+
+
+def test_what_other_code_reads_of_the_loader_s_sampler_keeps_it_there() -> None:
+    text = HEAD + ACC + "sampler = DistributedSampler(ds)\n" + LOADER + READ + "print(loader.sampler.num_replicas)\n"
+    assert refused(text) == [
+        ("SHD920", "the sampler is needed elsewhere: line 11 reads num_replicas of the loader's sampler")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("def f(t):\n    t.loader.sampler.set_epoch(1)\n", True),
+        ("def f(t):\n    t.other.sampler.set_epoch(1)\n", False),
+        ("def f(t):\n    if hasattr(t.loader.sampler, 'set_epoch'):\n        t.loader.sampler.set_epoch(1)\n", False),
+    ],
+)
+def test_a_sampler_that_another_file_tells_through_the_loader_stays(told: str, kept: bool) -> None:
+    text = HEAD + CLASS.format(made="", argument="sampler=DistributedSampler(ds)")
+    found = plan(text, {"main.py": told})
+    assert [f.message for r in found.reports for f in r.findings] == (
+        ["the sampler is needed elsewhere: main.py:2 reads set_epoch of what may be this loader's sampler"]
+        if kept
+        else []
+    )
+    assert bool(found.changes) is not kept
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_function_called_before_prepare_tells_nothing(early: bool) -> None:
+    made = "sampler = DistributedSampler(ds)\nloader = DataLoader(ds, 4, sampler=sampler)\n"
+    start = "def start(e):\n{}    print(len(loader))\n\n\n"
+    steps = ["start(2)\n", "loader = accelerator.prepare(loader)\n"]
+    run = "".join(steps if early else reversed(steps)) + READ
+    told = "" if early else "    loader.set_epoch(e)\n"
+    clean = "loader = DataLoader(ds, 4, shuffle=True)\n"
+    text = HEAD + ACC + made + start.format("    sampler.set_epoch(e)\n") + run
+    assert after(text) == HEAD.replace(", DistributedSampler", "") + ACC + clean + start.format(told) + run
