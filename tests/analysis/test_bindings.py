@@ -140,3 +140,15 @@ def test_unreachable_code_is_answered_for_and_leads_nowhere() -> None:
 def test_a_long_elif_chain_needs_no_recursion() -> None:
     chain = "if a:\n    x = 0\n" + "".join(f"elif b == {n}:\n    x = {n}\n" for n in range(300)) + "print(x)\n"
     assert len(lines_reaching(chain)) == 301
+
+
+def test_what_a_name_may_be_at_a_place_is_told_without_its_being_read_there() -> None:
+    found = module("def f(x):\n    y = 1\n    for i in x:\n        g()\n        y = 2\n    h(lambda q: k())\n")
+    calls = {getattr(c.func, "id", ""): c for c in found.calls}
+
+    def lines(call: str) -> dict[str, list[int]]:
+        here = found.environment(calls[call]) or {}
+        return {name: sorted(getattr(d.node, "lineno", 0) for d in definitions) for name, definitions in here.items()}
+
+    assert lines("g") == {"x": [1], "y": [2, 5], "i": [3]}
+    assert lines("k") == {"q": [6]}

@@ -75,6 +75,7 @@ class Bindings:
         self.definitions: list[Definition] = []
         self._watched: ast.AST | None = None
         self._seen: list[Environment] = []
+        self._environments: dict[ast.AST, Environment | None] = {}
         self._queue: deque[tuple[ScopeNode, ScopeNode | None]] = deque([(tree, None)])
         self.tree = tree
         while self._queue:
@@ -117,11 +118,13 @@ class Bindings:
 
         The scope is walked once more, so this is for the few places that an edit puts a name at.
         """
-        self._watched, self._seen = node, []
-        self._run(scope, self._outer.get(scope))
-        self._queue.clear()  # the scopes within are known
-        self._watched = None
-        return _merge(self._seen) if self._seen else None
+        if node not in self._environments:
+            self._watched, self._seen = node, []
+            self._run(scope, self._outer.get(scope))
+            self._queue.clear()  # the scopes within are known
+            self._watched = None
+            self._environments[node] = _merge(self._seen) if self._seen else None
+        return self._environments[node]
 
     # -- the walk --------------------------------------------------------------------------------------------
 
