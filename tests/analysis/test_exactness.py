@@ -44,7 +44,8 @@ def is_exact(text: str) -> bool:
         ),
         pytest.param(
             "for x, index in val_loader:\n    index = index.cuda()\n"
-            "    work = dist.all_gather(i, index, async_op=True)\n    work.wait()\n    dist.all_gather(o, model(x))\n    all_i = torch.cat(i)\n"
+            "    work = dist.all_gather(i, index, async_op=True)\n    work.wait()\n    dist.all_gather(o, model(x))\n"
+            "    all_i = torch.cat(i)\n"
             "    bank.index_copy_(0, all_i.cpu(), torch.cat(o))\n",
             id="gathered index and gathered results",
         ),
