@@ -13,7 +13,7 @@ from shardfix.analysis.exactness import accumulated
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import is_world_size
+from shardfix.analysis.processes import is_world_size, main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
@@ -142,6 +142,9 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
     if site.kinds & {"parameter", "unknown"}:
         return refuse(site, "SHD902")
     found = site.evaluation
+    built = main_process_guard(site.module, site.call)
+    if built is not None:
+        return f"only one process builds it (line {built.lineno}), so it reads everything, as it should"
     if found.guard is not None:
         line = found.guard.location.line
         return f"only one rank evaluates (line {line}), so it reads everything, as it should"

@@ -44,6 +44,15 @@ def test_a_condition_is_of_the_main_process(condition: str, main: bool) -> None:
         ("if tuned and distributed:\n    raise ValueError\nwork()\n", False),
         ("if tuned and distributed:\n    pass\nelse:\n    work()\n", False),
         ("if not (tuned and distributed):\n    work()\n", False),
+        (
+            "def main_only(f):\n    def inner():\n        if rank == 0:\n            f()\n    return inner\n"
+            "@main_only\ndef run():\n    work()\nrun()\n",
+            True,
+        ),
+        (
+            "def all_of(f):\n    def inner():\n        f()\n    return inner\n@all_of\ndef run():\n    work()\nrun()\n",
+            False,
+        ),
         ("import sys\nif rank != 0:\n    sys.exit()\nwork()\n", True),
         ("def run():\n    work()\nif rank == 0:\n    run()\n", True),
         ("def run():\n    work()\nspawn(run)\nif rank == 0:\n    run()\n", False),

@@ -57,3 +57,9 @@ def test_drop_last_makes_a_sharded_evaluation_inexact() -> None:
     text += "hits[idx] = x == 1\ndist.all_reduce(hits, op=dist.ReduceOp.MAX)\n"
     assert codes(text) == [["SHD302"]]
     assert codes(text.replace("(val_set)", "(val_set, drop_last=True)")) == [["SHD906"]]
+
+
+def test_a_loader_that_one_process_builds_is_right_whatever_other_guards_there_are() -> None:
+    text = HEAD + "if rank != -1:\n    pass\nelse:\n    val_loader = DataLoader(val_set)\n    with torch.no_grad():\n"
+    text += "        for b in val_loader:\n            n += b\n"
+    assert codes(text) == [[]]

@@ -179,6 +179,10 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
                 name_of(d) in ("on_main_process", "rank_zero_only", "main_process_only") for d in outer.decorator_list
             ):
                 return outer.decorator_list[0]
+            for decorator in outer.decorator_list:
+                wrapped = _guard_of_wrapper(module, decorator, depth)
+                if wrapped is not None:
+                    return wrapped
             function = outer
             break
         previous = outer
@@ -186,6 +190,23 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
         callers = module.callers(function) if not _handed_on(module, function) else []
         guards = [main_process_guard(module, call, depth + 1) for call in callers]
         if callers and all(g is not None for g in guards):
+            return guards[0]
+    return None
+
+
+def _guard_of_wrapper(module: Module, decorator: ast.expr, depth: int) -> ast.expr | None:
+    """The condition under which a decorator of this file calls what it decorates."""
+    for d in module.bindings.reaching(decorator):
+        if not isinstance(d.node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not d.node.args.args or depth > 3:
+            continue
+        wrapped = d.node.args.args[0].arg
+        calls = [
+            n
+            for n in ast.walk(d.node)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == wrapped
+        ]
+        guards = [main_process_guard(module, call, depth + 1) for call in calls]
+        if guards and all(g is not None for g in guards):
             return guards[0]
     return None
 
