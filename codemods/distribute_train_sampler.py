@@ -9,6 +9,8 @@ from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import one_process, shard
 from shardfix.codemods.insert_set_epoch import Untold, tell_epoch
 
+from shardfix.analysis.exactness import accumulated
+from shardfix.analysis.generators import seeds_alike
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
@@ -78,10 +80,32 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
                     "changes it",
                 )
             ),
+            *_of_one_rank_now(site),
             *lengths(site, "schedules and totals made of it get W times shorter"),
         ),
         evidence=(*site.owner_evidence, module.evidence(site.call)),
     )
+
+
+def _of_one_rank_now(site: Site) -> tuple[str, ...]:
+    """What a loop beside the training, and a split drawn anew on each rank, mean for a sharded loader."""
+    module = site.module
+    found: list[str] = []
+    training = {loop.use.node for loop in site.epoch_loops.loops}
+    for use in site.flow.of("iterate"):
+        if training and use.node not in training and accumulated(use.node):
+            line = module.evidence(use.node).location.line
+            found.append(f"the loop in line {line} now sees its rank's share only, and so does what it adds up")
+    dataset = site.dataset
+    for d in module.bindings.reaching(dataset) if isinstance(dataset, ast.Name) else ():
+        if not isinstance(d.value, ast.Call) or "torch.utils.data.random_split" not in module.callee(d.value):
+            continue
+        if not any(k.arg == "generator" for k in d.value.keywords) and not seeds_alike(module, "torch"):
+            found.append(
+                f"random_split in line {d.value.lineno} draws from torch's seed: ranks not seeded alike "
+                "share out different subsets"
+            )
+    return tuple(found)
 
 
 def _both_given(site: Site) -> Change | Finding | None:

@@ -191,3 +191,20 @@ def test_a_length_that_is_divided_by_something_else_is_told_with_the_edit() -> N
 def test_a_new_sampler_says_where_the_order_comes_from(shuffle: str, told: bool) -> None:
     (change,) = planned(DDP + f"train_loader = DataLoader(ds, shuffle={shuffle})\n" + LOOP).changes
     assert any("torch's seed no longer changes it" in c for c in change.consequences) is told
+
+
+def consequences(text: str) -> str:
+    (change,) = planned(text).changes
+    return "\n".join(change.consequences)
+
+
+def test_statistics_over_a_loader_that_gets_sharded_are_told() -> None:
+    text = DDP + "train_loader = DataLoader(ds, shuffle=True)\nfor b in train_loader:\n    total += b.sum()\n" + LOOP
+    assert "the loop in line 5 now sees its rank's share only" in consequences(text)
+
+
+@pytest.mark.parametrize(("seed", "told"), [("", True), ("torch.manual_seed(0)\n", False)])
+def test_a_split_that_each_rank_draws_for_itself_is_told(seed: str, told: bool) -> None:
+    text = DDP + "import torch\nfrom torch.utils.data import random_split\n" + seed
+    text += "train_set, val_set = random_split(ds, [6, 2])\ntrain_loader = DataLoader(train_set, shuffle=True)\n" + LOOP
+    assert ("share out different subsets" in consequences(text)) is told
