@@ -46,6 +46,28 @@ LOOP = "for b in loader:\n    pass\n"
             id="from a dict of loaders",
         ),
         pytest.param(
+            'loaders = {"train": DataLoader(d)}\nfor k in loaders:\n    loaders[k] = accelerator.prepare(loaders[k])\n'
+            'for b in loaders["train"]:\n    pass\n',
+            id="each item in place",
+        ),
+        pytest.param(
+            'loaders = {"train": DataLoader(d)}\nfor k, v in loaders.items():\n'
+            "    loaders[k] = accelerator.prepare(v)\n"
+            "for l in loaders.values():\n    for b in l:\n        pass\n",
+            id="each item in place, by items()",
+        ),
+        pytest.param(
+            'class T:\n    def __init__(self):\n        self.loaders = {"train": DataLoader(d)}\n'
+            '        self.loaders["train"] = accelerator.prepare(self.loaders["train"])\n'
+            '    def run(self):\n        for b in self.loaders["train"]:\n            pass\n',
+            id="an item of an attribute in place",
+        ),
+        pytest.param(
+            "class B:\n    def __init__(self):\n        self.loader = DataLoader(d)\n"
+            "b = B()\nb.loader = accelerator.prepare(b.loader)\nfor x in b.loader:\n    pass\n",
+            id="an attribute of an object in place",
+        ),
+        pytest.param(
             "class T:\n    def __init__(self):\n        self.acc = Accelerator()\n"
             "        self.loader = self.acc.prepare(DataLoader(d))\n"
             "    def run(self):\n        for b in self.loader:\n            pass\n",
@@ -72,6 +94,30 @@ LOOP = "for b in loader:\n    pass\n"
 )
 def test_a_loader_that_reaches_prepare_is_accelerate_s(text: str) -> None:
     assert site(ACCELERATE + text).owner == "accelerate"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            'loaders = {"train": DataLoader(d)}\nif a:\n    loaders["train"] = accelerator.prepare(loaders["train"])\n'
+            'for b in loaders["train"]:\n    pass\n',
+            id="under a condition",
+        ),
+        pytest.param(
+            'loaders = {"train": DataLoader(d)}\nfor b in loaders["train"]:\n    pass\n'
+            'loaders["train"] = accelerator.prepare(loaders["train"])\nfor b in loaders["train"]:\n    pass\n',
+            id="read before",
+        ),
+        pytest.param(
+            "class B:\n    def __init__(self):\n        self.loader = DataLoader(d)\n"
+            "b = B()\nif a:\n    b.loader = accelerator.prepare(b.loader)\nfor x in b.loader:\n    pass\n",
+            id="an attribute under a condition",
+        ),
+    ],
+)
+def test_an_item_that_is_not_always_prepared_in_place_is_unknown(text: str) -> None:
+    assert site(ACCELERATE + text).owner == "unknown"
 
 
 def test_raw_and_prepared_both_iterated_is_unknown_and_names_both_lines() -> None:

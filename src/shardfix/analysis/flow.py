@@ -10,6 +10,7 @@ from typing import Literal
 from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module, attribute_key
+from shardfix.analysis.rebinding import Rebinding, always_before, rebindings, replaced
 
 UseKind = Literal[
     "prepare", "iterate", "next", "attribute", "argument", "escape", "returned", "length", "sanitize", "discarded"
@@ -95,12 +96,21 @@ class _Walker:
         self.uses: list[Use] = []
         self.aliases: set[ast.expr] = set()
         self.used: set[tuple[str, ast.AST, bool]] = set()
+        self.rebound: list[Rebinding] | None = None
 
     def push(self, state: _State) -> None:
         key = (state.node, state.access, state.prepared is not None)
-        if key not in self.seen and len(state.access) <= 4:
+        if key not in self.seen and len(state.access) <= 4 and not self.prepared_in_place(state):
             self.seen.add(key)
             self.queue.append(state)
+
+    def prepared_in_place(self, state: _State) -> bool:
+        """Whether the raw value is no longer in a container: prepare() has replaced it by what it makes of it."""
+        if not state.access or state.prepared is not None or not isinstance(state.node, (ast.Name, ast.Attribute)):
+            return False
+        if self.rebound is None:
+            self.rebound = rebindings(self.module, self.prepare_functions)
+        return bool(self.rebound) and replaced(self.module, self.rebound, state.node, state.access[0])
 
     def use(self, kind: UseKind, node: ast.AST, state: _State) -> None:
         key = (kind, node, state.prepared is not None)
@@ -254,6 +264,11 @@ class _Walker:
         if isinstance(target.value, ast.Name) and target.value.id == "self":
             for load in self.module.attribute_loads.get(target.attr, []):
                 if isinstance(load.value, ast.Name) and load.value.id not in ("self", "cls"):
+                    if any(
+                        isinstance(d.statement, ast.stmt) and always_before(self.module, d.statement, load)
+                        for d in self.module.bindings.reaching(load)
+                    ):
+                        continue  # assigned anew on every path to it
                     owner = None
                     for d in self.module.bindings.reaching(load.value):
                         if isinstance(d.value, ast.Call):
