@@ -302,7 +302,10 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
     if o.findings:
         grave = [f for f in o.findings if not f.code.startswith("SHD9")] or o.findings[:1]
         return "refused", grave[0].message, grave
-    if site.kind == "subclass":
+    if site.kind == "partial" and site.owner != "single":
+        note = f"{site.module.source.source(site.call.func)} leaves the rest of them to calls elsewhere"
+        return "refused", f"{REFUSALS['SHD903'].title}: {note}", [_refusal(site, "SHD903", note)]
+    if site.kind in ("subclass", "partial"):
         if site.owner == "single":
             return "right", "one process reads everything", []
         return "refused", REFUSALS["SHD919"].title, [_refusal(site, "SHD919")]

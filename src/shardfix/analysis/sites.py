@@ -20,7 +20,7 @@ from shardfix.analysis.project import Project
 from shardfix.analysis.regimes import ProgramRegimes
 from shardfix.analysis.samplers import Arm, arms, describe
 
-Kind = Literal["torch", "subclass", "foreign"]
+Kind = Literal["torch", "subclass", "partial", "foreign"]
 Form = Literal["name", "attribute", "subscript", "returned", "inline"]
 
 
@@ -73,6 +73,8 @@ class Site:
     @property
     def sampler(self) -> str:
         """The sampler in words."""
+        if self.kind == "partial":
+            return f"not seen ({self.module.source.source(self.call.func)})"
         if self.kind != "torch":
             return f"{self.module.source.source(self.call.func)} (its own)"
         if self.arguments.opaque:
@@ -272,7 +274,7 @@ _HOOKS = frozenset(
 
 def find_sites(module: Module, regimes: ProgramRegimes, options: Options, subclasses: frozenset[str]) -> list[Site]:
     """Every loader construction of a module, in source order: torch's DataLoader under any name, project classes that
-    derive from it, and the loader classes of libraries that shard in their own way."""
+    derive from it, ``functools.partial`` of either, and the loader classes of libraries that shard in their own way."""
     found: list[Site] = []
     for call in module.calls:
         callee = module.callee(call)
@@ -282,6 +284,9 @@ def find_sites(module: Module, regimes: ProgramRegimes, options: Options, subcla
             kind = "torch" if len(callee) == 1 else "subclass"
         elif not callee.isdisjoint(subclasses):
             kind = "subclass"
+        elif "functools.partial" in callee and call.args:
+            made = module.qualify(call.args[0])
+            kind = "partial" if DATA_LOADER in made or not made.isdisjoint(subclasses) else None
         elif any(is_foreign(name) for name in callee):
             kind = "foreign"
         elif not callee and isinstance(call.func, ast.Name):
