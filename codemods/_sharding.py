@@ -12,7 +12,7 @@ from shardfix.analysis.datasets import is_stream, means_rank, rank_in
 from shardfix.analysis.groups import group_at
 from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import is_world_size, main_process_guard
+from shardfix.analysis.processes import is_world_size, main_process_guard, some_ranks
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.samplers import Arm, same_expression
 from shardfix.analysis.sites import Site
@@ -141,6 +141,10 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
     guard = main_process_guard(module, site.call)
     if guard is not None:
         return refuse(site, "SHD905", evidence=(module.evidence(guard),))
+    for node in (site.call, *(u.node for u in site.flow.of("iterate"))):
+        some = some_ranks(module, node)
+        if some is not None:
+            return refuse(site, "SHD931", evidence=(module.evidence(some),))
     if is_streaming(site):
         return refuse(site, "SHD908")
     split = split_by_hand(site)
@@ -332,7 +336,8 @@ def _replace_sampler(
     arm = site.arms[0]
     assert isinstance(arm.node, ast.Call)
     for other in site.siblings:
-        if other is not site and any(a.node is arm.node for a in other.arms):
+        theirs = (*other.arms, *(i for b in other.batch_arms for i in b.inner))
+        if other is not site and any(a.node is arm.node for a in theirs):
             return refuse(site, "SHD902", note="two loaders share the sampler")
     written = module.source.source(arm.node)
     value = site.arguments.value("sampler")

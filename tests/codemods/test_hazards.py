@@ -208,3 +208,24 @@ def test_a_split_that_each_rank_draws_for_itself_is_told(seed: str, told: bool) 
     text = DDP + "import torch\nfrom torch.utils.data import random_split\n" + seed
     text += "train_set, val_set = random_split(ds, [6, 2])\ntrain_loader = DataLoader(train_set, shuffle=True)\n" + LOOP
     assert ("share out different subsets" in consequences(text)) is told
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("rank < 4", ["SHD931"]),
+        ("rank == 0 or everyone", ["SHD931"]),
+        ("rank != -1", ["SHD301"]),
+        ("everyone", ["SHD301"]),
+    ],
+)
+def test_a_loader_that_some_ranks_build_is_not_dealt_to_all(condition: str, expected: list[str]) -> None:
+    made = "    train_loader = DataLoader(ds, shuffle=True)\n"
+    assert codes(DDP + f"if {condition}:\n{made}    " + LOOP.replace("\n", "\n    ").rstrip() + "\n") == [expected]
+
+
+def test_a_sampler_that_a_batch_sampler_shares_is_left() -> None:
+    text = DDP + "from torch.utils.data import BatchSampler, RandomSampler\nsampler = RandomSampler(ds)\n"
+    text += "train_loader = DataLoader(ds, sampler=sampler)\n"
+    text += "other = DataLoader(ds, batch_sampler=BatchSampler(sampler, 2, True))\n"
+    assert codes(text + LOOP)[0] == ["SHD902"]

@@ -240,6 +240,27 @@ def _is_one_rank(test: ast.expr) -> bool:
     return is_rank(test.left) and last
 
 
+def some_ranks(module: Module, node: ast.AST) -> ast.expr | None:
+    """The condition on the rank around a node, of the same function, that lets in some ranks (``rank < 4``)."""
+    for outer in module.around(node):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        if isinstance(outer, ast.If) and _asks_for_ranks(outer.test):
+            return outer.test
+    return None
+
+
+def _asks_for_ranks(test: ast.expr) -> bool:
+    if isinstance(test, ast.BoolOp):
+        return any(_asks_for_ranks(v) for v in test.values)
+    if distributed_test(test) is not None:
+        return False
+    if is_main_test(test):
+        return True
+    compared = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq))
+    return compared and isinstance(test, ast.Compare) and is_rank(test.left)
+
+
 def _handed_on(module: Module, function: ast.AST) -> bool:
     """Whether a function is passed or stored (``mp.spawn(main_worker, ...)``): then more runs it than its callers. A
     look at its name (``not evaluate``) is neither."""

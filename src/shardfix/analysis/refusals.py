@@ -204,6 +204,13 @@ _ALL = (
         "take the division out and shard the loader with `--unsafe`",
     ),
     Refusal(
+        "SHD931",
+        "on some ranks only",
+        "The loader is built or read under a condition on the rank. A DistributedSampler deals to every rank, so the "
+        "shares of the ranks that do not come here would be read by nobody.",
+        "build the sampler with num_replicas and rank of the ranks that read",
+    ),
+    Refusal(
         "SHD926",
         "owned otherwise than the target",
         "The loader is owned by something else than `--target` names; a target never overrides a proven owner.",
