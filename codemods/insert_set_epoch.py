@@ -16,7 +16,7 @@ from shardfix.analysis.processes import distributed_test, is_main_test, is_not_m
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
-from shardfix.analysis.spelling import free_name
+from shardfix.analysis.spelling import free_name, spell_distributed_sampler
 from shardfix.rewrite.edits import Edit, InsertStatements, ReplaceExpression
 
 _COUNTERS = ("epoch", "epoch_index")
@@ -70,12 +70,26 @@ def tell_epoch(
         if guard == "none" and receiver == sampler:
             test = f"if {receiver} is not None:"
         elif guard or not sure:
-            test = f"if isinstance({receiver}, {class_name}):"
+            spelled = _spelled(site, class_name, loop)
+            if spelled is None:
+                return Untold("SHD910", f"the name {class_name} means nothing in the epoch loop, or something else")
+            test = f"if isinstance({receiver}, {spelled[0]}):"
+            edits.extend(e for e in spelled[1] if e not in edits)
         call = f"{receiver}.set_epoch({counter})"
         lines = (test, f"    {call}") if test else (call,)
         edits.extend(renamed)
         edits.append(InsertStatements(module.path, module.source.span(loop.loop), "body", lines))
     return edits
+
+
+def _spelled(site: Site, class_name: str, loop: EpochLoop) -> tuple[str, tuple[Edit, ...]] | None:
+    """How the class is named in an epoch loop: as where it is used, or anew where that name is another function's."""
+    module = site.module
+    root = class_name.partition(".")[0]
+    scopes = {module.tree, *module.around(loop.loop)}
+    if any(d.key == root and d.scope in scopes for d in module.bindings.definitions):
+        return class_name, ()
+    return spell_distributed_sampler(module, site.call, (loop.loop,))
 
 
 def _runs_before(module: Module, statement: ast.stmt, loop: ast.stmt) -> bool:

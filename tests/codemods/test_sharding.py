@@ -222,3 +222,16 @@ def test_a_long_condition_is_broken() -> None:
         "        else None\n"
         "    )\n"
     )
+
+
+def test_the_class_is_named_anew_where_another_function_imports_it() -> None:
+    imported = "from torch.utils.data.distributed import DistributedSampler\n"
+    text = (
+        "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, RandomSampler\n\n\n"
+        "def make(d, distributed):\n    " + imported + "    sampler = DistributedSampler(d) if distributed else "
+        "RandomSampler(d)\n    return DataLoader(d, sampler=sampler)\n\n\n"
+        "def main(d, model, distributed):\n    if distributed:\n        dist.init_process_group()\n"
+        "    loader = make(d, distributed)\n" + LOOP
+    )
+    assert after(text).count(imported) == 2
+    assert "        if isinstance(loader.sampler, DistributedSampler):\n" in after(text)

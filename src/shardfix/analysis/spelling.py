@@ -66,7 +66,9 @@ def _may_import(module: Module, name: str, qualified: str, places: Sequence[ast.
             if d.kind != "import" or d.statement in module.tree.body or qualified not in _qualify(module, d.module):
                 return False
         elif any(d.scope in module.around(place) for place in places):
-            return False
+            same = d.kind == "import" and qualified in _qualify(module, d.module)
+            if not same or any(getattr(d.statement, "lineno", 0) > getattr(p, "lineno", 0) for p in places):
+                return False
     return True
 
 
