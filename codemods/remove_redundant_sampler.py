@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shardfix.codemods._findings import lengths, refuse
+from shardfix.codemods._shuffling import intended_shuffle, is_none, is_one, own_argument, paired_assignments, unmovable
 from shardfix.codemods._telling import Retold, asked_through, needs_telling, retell, sampler_arms
-from shardfix.codemods._unused import Taken, pure, unused_statements
+from shardfix.codemods._unused import Taken, unused_statements
 
-from shardfix.analysis.bindings import Definition, attribute_key
+from shardfix.analysis.bindings import Definition
 from shardfix.analysis.epochs import SetEpoch
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options, Tier
@@ -44,143 +45,6 @@ class _Removal:
     gone: frozenset[ast.AST] = field(default=frozenset())
 
 
-def _intended_shuffle(site: Site, arm: Arm) -> str | None:
-    """Source of the ``shuffle=`` that keeps what one arm does; None if it can't be told."""
-    if arm.kind == "sequential":
-        return "False"
-    if arm.kind == "random":
-        return "True"
-    if arm.kind == "distributed":
-        value = _own(arm, "shuffle")
-        if value is None:
-            return "True"
-        return str(value.value) if isinstance(value, ast.Constant) else site.module.source.source(value)
-    shuffle = site.arguments.value("shuffle")
-    if shuffle is None or (isinstance(shuffle, ast.Constant) and not shuffle.value):
-        return "False"
-    if isinstance(shuffle, ast.Constant):
-        return "True"
-    return _beside(site, arm, shuffle) or _without_sampler(site, shuffle)
-
-
-def _beside(site: Site, arm: Arm, shuffle: ast.expr) -> str | None:
-    """The constant that ``shuffle`` is given in the very branch in which the sampler is given this arm."""
-    module = site.module
-    if not isinstance(shuffle, ast.Name) or not arm.definitions:
-        return None
-    found = [
-        d
-        for d in module.bindings.reaching(shuffle)
-        if isinstance(d.statement, ast.stmt) and arm.definitions[0].statement in module.block(d.statement)
-    ]
-    value = found[0].value if len(found) == 1 and found[0].kind == "assign" else None
-    if isinstance(value, ast.Constant) and isinstance(value.value, bool):
-        return str(value.value)
-    return None
-
-
-def _pairs(site: Site) -> list[Definition]:
-    """The assignments of ``shuffle`` that stand beside those of the sampler."""
-    shuffle = site.arguments.value("shuffle")
-    mine = {d.statement for d in site.distributed_definitions}
-    return [
-        d
-        for d in (site.module.bindings.reaching(shuffle) if isinstance(shuffle, ast.Name) else ())
-        if isinstance(d.statement, ast.Assign) and mine & set(site.module.block(d.statement))
-    ]
-
-
-def _without_sampler(site: Site, test: ast.expr) -> str | None:
-    """``shuffle=(sampler is None)`` and its kin, read for the case that there is no sampler."""
-    if _says_none(site, test):
-        return "True"
-    if isinstance(test, ast.IfExp) and isinstance(test.body, ast.Constant) and isinstance(test.orelse, ast.Constant):
-        if _says_none(site, test.test):
-            return str(bool(test.body.value))
-        if _says_some(site, test.test):
-            return str(bool(test.orelse.value))
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        rest = [v for v in test.values if not _says_none(site, v)]
-        if len(rest) == 1 and len(test.values) == 2:
-            return site.module.source.source(rest[0])
-    return None
-
-
-def _is_sampler(site: Site, node: ast.expr) -> bool:
-    """Whether an expression of the loader's call is the sampler that it gets."""
-    value = site.arguments.value("sampler")
-    return isinstance(value, (ast.Name, ast.Attribute)) and same_expression(site.module, node, value)
-
-
-def _says_none(site: Site, test: ast.expr) -> bool:
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_none(test.comparators[0]):
-        return isinstance(test.ops[0], (ast.Is, ast.Eq)) and _is_sampler(site, test.left)
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and _says_some(site, test.operand)
-
-
-def _says_some(site: Site, test: ast.expr) -> bool:
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_none(test.comparators[0]):
-        return isinstance(test.ops[0], (ast.IsNot, ast.NotEq)) and _is_sampler(site, test.left)
-    return _is_sampler(site, test)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _own(arm: Arm, name: str) -> ast.expr | None:
-    """What the sampler itself is given."""
-    return arm.arguments.value(name) if arm.arguments else None
-
-
-def _unmovable(site: Site, *values: ast.expr | None) -> Finding | None:
-    """A refusal if an expression may have another value in the loader's call than where it stands."""
-    for value in values:
-        if value is None or isinstance(value, ast.Constant) or _movable(site, value):
-            continue
-        text = site.module.source.source(value)
-        found = refuse(site, "SHD922", evidence=(site.module.evidence(value),))
-        return replace(
-            found,
-            message=f"`{text}` of the sampler may have another value where the loader is built",
-            remedy="write the value into the loader's call and take the sampler off by hand",
-        )
-    return None
-
-
-def _movable(site: Site, value: ast.expr) -> bool:
-    """Whether the names of an expression have the same definitions in the loader's call as where it stands."""
-    module, here = site.module, site.module.environment(site.call)
-    if here is None or not pure(value):
-        return False
-    for node in ast.walk(value):
-        if not isinstance(node, (ast.Name, ast.Attribute)):
-            continue
-        key = node.id if isinstance(node, ast.Name) else attribute_key(node)
-        there = module.bindings.reaching(node)
-        if key is None or here.get(key, frozenset()) == there:
-            continue
-        if key == "self" and module.class_of(node) is module.class_of(site.call):
-            continue
-        local = module.function(site.call) or module.tree
-        free = key not in here and not any(d.scope is local or d.scope is module.function(node) for d in there)
-        if not free or isinstance(node, ast.Attribute):
-            return False
-    return True
-
-
-def _one(module: Module, value: ast.expr | None, depth: int = 0) -> bool:
-    """Whether a value is the literal 1, also by a name that has no other value."""
-    if isinstance(value, ast.Constant):
-        return value.value == 1 and value.value is not True
-    if not isinstance(value, ast.Name) or depth > 4:
-        return False
-    found = module.bindings.reaching(value)
-    return bool(found) and all(
-        d.kind == "assign" and d.index is None and _one(module, d.value, depth + 1) for d in found
-    )
-
-
 def _told_processes(site: Site) -> Finding | str | None:
     """``prepare_data_loader(loader, num_processes=n)`` shards by its own number, whatever the program runs with."""
     for use in site.flow.of("prepare"):
@@ -192,9 +56,9 @@ def _told_processes(site: Site) -> Finding | str | None:
         number = next((k.value for k in call.keywords if k.arg == "num_processes"), None)
         if number is None and len(call.args) > 2:
             number = call.args[2]
-        if number is None or _is_none(number):
+        if number is None or is_none(number):
             continue
-        if _one(site.module, number):
+        if is_one(site.module, number):
             return "prepare_data_loader(num_processes=1) leaves sharding to the sampler"
         evidence = (site.module.evidence(call),)
         return refuse(
@@ -243,7 +107,7 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
     if told is not None:
         return told
     distributed = [a for a in site.arms if a.kind == "distributed"]
-    whole = [a for a in distributed if _one(site.module, _own(a, "num_replicas"))]
+    whole = [a for a in distributed if is_one(site.module, own_argument(a, "num_replicas"))]
     if whole and len(whole) == len(distributed):
         return "num_replicas=1 makes the sampler leave sharding to prepare()"
     if whole:
@@ -256,13 +120,13 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
     for arm in site.arms:
         if arm.kind == "none":
             continue
-        own = _own(arm, _DATASET[arm.kind])
+        own = own_argument(arm, _DATASET[arm.kind])
         if not same_expression(module, own, dataset):
             return refuse(site, "SHD907", evidence=(module.evidence(arm.node),))
-    unmovable = _unmovable(site, *(_own(a, "shuffle") for a in distributed))
-    if unmovable is not None:
-        return unmovable
-    wanted = {_intended_shuffle(site, a) for a in site.arms}
+    refusal = unmovable(site, *(own_argument(a, "shuffle") for a in distributed))
+    if refusal is not None:
+        return refusal
+    wanted = {intended_shuffle(site, a) for a in site.arms}
     if len(wanted) > 1 and site.role == "eval":
         wanted = {"False"}
     if len(wanted) != 1 or None in wanted:
@@ -289,7 +153,7 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
         (code,),
         tier,
         tuple(edits),
-        (*site.distributed_definitions, *_pairs(site)),
+        (*site.distributed_definitions, *paired_assignments(site)),
         reason,
         _consequences(site, code),
         (*evidence, *site.owner_evidence),
@@ -297,7 +161,7 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
 
 
 def _lost_seed(arms: Sequence[Arm]) -> str:
-    seeds = [_own(a, "seed") for a in arms if a.kind == "distributed"]
+    seeds = [own_argument(a, "seed") for a in arms if a.kind == "distributed"]
     if all(s is None or (isinstance(s, ast.Constant) and s.value == 0) for s in seeds):
         return ""
     return "the sampler's seed= is lost: the order no longer depends on it"
@@ -313,7 +177,7 @@ def _consequences(site: Site, code: str) -> tuple[str, ...]:
         "the order no longer follows the sampler's (seed, epoch); accelerate draws it from the synchronised generator",
     ]
     arms = list(sampler_arms(site))
-    dropping = [_own(a, "drop_last") for a in arms if a.kind == "distributed"]
+    dropping = [own_argument(a, "drop_last") for a in arms if a.kind == "distributed"]
     if any(d is not None and not _is_false(d) for d in dropping):
         found.append(
             "the sampler's drop_last goes: prepare() repeats samples to fill the last batches where the sampler left "
@@ -359,27 +223,27 @@ def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | N
     batch = site.batch_arms[0]
     module = site.module
     inner = batch.inner
-    if any(_one(module, _own(i, "num_replicas")) for i in inner if i.kind == "distributed"):
+    if any(is_one(module, own_argument(i, "num_replicas")) for i in inner if i.kind == "distributed"):
         return "num_replicas=1 makes the sampler leave sharding to prepare()"
     if len(inner) != 1 or not _plain(inner[0]) or inner[0].kind == "none" or batch.arguments is None:
         return _twice_on_a_path(site, inner)
     arm = inner[0]
-    own = _own(arm, _DATASET[arm.kind])
+    own = own_argument(arm, _DATASET[arm.kind])
     size, drop = batch.arguments.value("batch_size"), batch.arguments.value("drop_last")
     if not same_expression(module, own, site.dataset) or size is None or drop is None:
         return refuse(site, "SHD907", evidence=(module.evidence(batch.node),))
     if arm.arguments is not None and arm.arguments.value("generator") is not None and not options.unsafe:
         return refuse(site, "SHD914")
-    unmovable = _unmovable(site, size, drop, _own(arm, "shuffle"))
-    if unmovable is not None:
-        return unmovable
+    refusal = unmovable(site, size, drop, own_argument(arm, "shuffle"))
+    if refusal is not None:
+        return refusal
     reason = _lost_seed((arm,))
-    if _own(arm, "generator") is not None:
+    if own_argument(arm, "generator") is not None:
         reason = "generator= decides the order today; without the sampler the order is another"
     bound = site.arguments.bound
     if any(n in bound and not bound[n].keyword for n in ("batch_sampler", "batch_size", "shuffle", "drop_last")):
         return refuse(site, "SHD903", note="batch_sampler and what replaces it must be keywords of the call")
-    shuffle = _intended_shuffle(site, arm)
+    shuffle = intended_shuffle(site, arm)
     call = module.source.span(site.call)
     edits: list[Edit] = [
         SetKeyword(module.path, call, "batch_size", module.source.source(size), replacing="batch_sampler")
@@ -616,7 +480,8 @@ RULE = Rule(
     "DistributedSampler shards first and prepare() shards again: of 32 samples each of 2 ranks reads 8, half of the "
     "data is never read, the shards are disjoint and nothing warns.",
     refuses=(
-        "Where the sampler comes from elsewhere, draws from another dataset, shuffles on one path only, or a "
+        "Where the sampler comes from elsewhere, draws from another dataset, shuffles on one path only, is told the "
+        "epoch together with one that stays, is asked for its rank through the loader, or a "
         "generator decides the order. Weighted, subset and other sampling with a meaning of its own stays: "
         "accelerate cuts one synchronised draw."
     ),
