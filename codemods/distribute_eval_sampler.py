@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import shard
 
+from shardfix.analysis.accumulation import accumulated
 from shardfix.analysis.evaluation import evaluates
-from shardfix.analysis.exactness import accumulated
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.module import Module
@@ -156,7 +156,7 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         return refuse(site, "SHD923")
     if found.positional is not None:
         return refuse(site, "SHD921", evidence=(found.positional,))
-    if site.ownership.via_accelerate and found.gathers is not None:
+    if found.gathers is not None:
         note = "the loop gathers through the Accelerator, which knows only prepared loaders: hand this one to prepare()"
         return refuse(site, "SHD906", note=note, evidence=(found.gathers,))
     reason = ""

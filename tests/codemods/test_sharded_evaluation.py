@@ -63,3 +63,9 @@ def test_a_loader_that_one_process_builds_is_right_whatever_other_guards_there_a
     text = HEAD + "if rank != -1:\n    pass\nelse:\n    val_loader = DataLoader(val_set)\n    with torch.no_grad():\n"
     text += "        for b in val_loader:\n            n += b\n"
     assert codes(text) == [[]]
+
+
+def test_what_the_accelerator_gathers_of_an_unprepared_loader_keeps_its_padding() -> None:
+    text = "from accelerate import Accelerator\n" + HEAD + "accelerator = Accelerator()\n"
+    text += "val_loader = DataLoader(val_set)\n" + LOOP + "n = accelerator.gather_for_metrics(n)\n"
+    assert ["SHD302"] not in codes(text)

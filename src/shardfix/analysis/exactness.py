@@ -5,8 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from shardfix.analysis.accumulation import (
+    PLACES,
+    accumulated,
+    arguments_of,
+    left_over,
+    mentions,
+    names_bound,
+    reads_a_part,
+    root_of,
+    same_source,
+    stores_in,
+    told_by,
+)
 from shardfix.analysis.epochs import is_enumerated
 from shardfix.analysis.flow import Flow, last_name
 from shardfix.analysis.model import Evidence
@@ -16,8 +28,6 @@ _INDEX = re.compile(
     r"((sample|example|data|dataset|item|row|batch|img|image)_?)?(idx|idxs|inds|index|indices|indexes|ids)\d?"
 )
 _GATHERS = frozenset({"all_gather", "gather", "all_gather_object", "all_gather_into_tensor", "gather_object"})
-_GROWS = frozenset({"append", "extend", "update", "add_batch"})
-_BARS = re.compile(r"bar|progress|tqdm|timer|meter_?time")
 _PASSES = frozenset({"to", "cuda", "cpu", "long", "int", "view", "reshape", "flatten", "squeeze", "numpy", "tolist"})
 _CASTS = _PASSES | {
     "float",
@@ -32,41 +42,6 @@ _CASTS = _PASSES | {
     "unsqueeze",
     "item",
 }
-_STOPS = frozenset({"islice", "zip", "zip_longest", "takewhile", "dropwhile", "cycle", "sample"})
-_PLACES = frozenset({"index_copy_", "index_put_", "scatter_"})
-_QUIET = frozenset(
-    {"eval", "train", "zero_grad", "set_description", "set_postfix", "info", "debug", "warning", "wait", "synchronize"}
-)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Sum:
-    """What a loop accumulates (``n += x``, ``n = n + x``, ``l.append(x)``, a comprehension), and what it adds."""
-
-    target: ast.expr
-    added: ast.expr
-
-
-def accumulated(loop: ast.AST) -> list[Sum]:
-    """What a loop over a loader accumulates."""
-    found: list[Sum] = []
-    if isinstance(loop, ast.comprehension):
-        return [Sum(loop.iter, loop.iter)]
-    for node in (n for s in getattr(loop, "body", []) for n in ast.walk(s)):
-        if isinstance(node, ast.AugAssign):
-            found.append(Sum(node.target, node.value))
-        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
-            target = node.targets[0]
-            if any(_same(target, n) for n in ast.walk(node.value)):
-                found.append(Sum(target, node.value))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWS:
-            if not _BARS.search(ast.unparse(node.func.value).lower()):
-                found.append(Sum(node.func.value, node.args[0] if node.args else node))
-    return found
-
-
-def _same(a: ast.AST, b: ast.AST) -> bool:
-    return isinstance(a, ast.expr) and isinstance(b, ast.expr) and ast.unparse(a) == ast.unparse(b)
 
 
 def exact(
@@ -86,80 +61,20 @@ def exact(
     for call in calls:
         if last_name(call.func) == "gather_for_metrics":
             return module.evidence(call)
-    if any(_partial(loop) for loop in loops):
+    if any(reads_a_part(loop) for loop in loops):
         return None  # which samples are left out depends on the order in which they come
     kept = {
         root or "?"
         for loop in loops
         for found in accumulated(loop)
         if not _is_index(module, found.added, loops)  # which samples, not how well
-        for root in (_root(found.target),)
+        for root in (root_of(found.target),)
     }
-    kept |= {name for loop in loops for name in (*_left_over(module, loop), *_told(module, loop))}
-    stores = [n for loop in loops for n in _stores(module, loop)]
+    kept |= {name for loop in loops for name in (*left_over(module, loop), *told_by(module, loop))}
+    stores = [n for loop in loops for n in stores_in(module, loop)]
     return _by_max(module, loops, calls, stores, kept, flow, dataset) or _by_place(
-        module, body, loops, calls, kept | {_root(n.targets[0]) for n in stores}, flow, dataset
+        module, body, loops, calls, kept | {root_of(n.targets[0]) for n in stores}, flow, dataset
     )
-
-
-def _partial(loop: ast.AST) -> bool:
-    """Whether a loop may leave samples out: it is left, passes over some, or reads as far as something else goes."""
-    if any(isinstance(n, (ast.Break, ast.Return, ast.Continue)) for n in ast.walk(loop)):
-        return True
-    iterable = getattr(loop, "iter", None)
-    return iterable is not None and any(
-        isinstance(n, ast.Call) and last_name(n.func) in _STOPS for n in ast.walk(iterable)
-    )
-
-
-def _left_over(module: Module, loop: ast.AST) -> set[str]:
-    """The names that a loop binds and that are read after it, and the attributes that it sets."""
-    inside = set(ast.walk(loop))
-    found: set[str] = set()
-    mine = [d for d in module.bindings.definitions if d.node in inside]
-    names = {d.key for d in mine}
-    for d in mine:
-        base, dot, _ = d.key.partition(".")
-        if (dot and base not in names) or any(r not in inside for r in module.bindings.readers(d)):
-            found.add(d.key)
-    return found
-
-
-def _bound(module: Module, loop: ast.AST) -> set[str]:
-    inside = set(ast.walk(loop))
-    return {d.key for d in module.bindings.definitions if d.node in inside}
-
-
-def _told(module: Module, loop: ast.AST) -> set[str]:
-    """What is told of the batches by calls whose result nobody takes: a metric object, a function that may collect."""
-    found: set[str] = set()
-    names = _bound(module, loop)
-    for node in (n for s in getattr(loop, "body", []) for n in ast.walk(s)):
-        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-            continue
-        call = node.value
-        name = last_name(call.func)
-        outside = any(q.startswith(("torch.", "builtins.", "logging.")) for q in module.callee(call))
-        if outside or name in _QUIET | _PLACES | _GROWS or not any(_mentions(a, names) for a in _given(call)):
-            continue
-        receiver = _root(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-        if not _BARS.search(receiver.lower()) and receiver.partition(".")[0] not in names:
-            found.add(receiver or "?")
-    return found
-
-
-def _given(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(k.value for k in call.keywords)]
-
-
-def _stores(module: Module, loop: ast.AST) -> list[ast.Assign]:
-    """The assignments to an item of something that outlives the batch."""
-    names = _bound(module, loop)
-    return [
-        n
-        for n in ast.walk(loop)
-        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript) and _root(n.targets[0]) not in names
-    ]
 
 
 def _always(module: Module, node: ast.AST, loops: Sequence[ast.AST]) -> bool:
@@ -169,7 +84,7 @@ def _always(module: Module, node: ast.AST, loops: Sequence[ast.AST]) -> bool:
         if outer in loops or isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
             return True
         if isinstance(outer, ast.If):
-            if any(_mentions(outer.test, _bound(module, loop)) for loop in loops):
+            if any(mentions(outer.test, names_bound(module, loop)) for loop in loops):
                 return False
         elif isinstance(outer, ast.stmt) and not isinstance(outer, (ast.With, ast.AsyncWith)):
             return False
@@ -186,13 +101,6 @@ def _nodes(body: Iterable[ast.stmt], kind: type[ast.Call]) -> Iterator[ast.Call]
             stack.extend(ast.iter_child_nodes(node))
 
 
-def _root(node: ast.expr) -> str:
-    """``preds`` for ``preds[name]``; ``self.preds`` whole."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
-
-
 def _by_max(
     module: Module,
     loops: Sequence[ast.AST],
@@ -203,7 +111,7 @@ def _by_max(
     dataset: ast.expr | None,
 ) -> Evidence | None:
     """Zeros, one for each sample, in which each batch puts yes or no at its samples' indexes, combined by MAX."""
-    roots = {_root(n.targets[0]) for n in stores}
+    roots = {root_of(n.targets[0]) for n in stores}
     if not stores or kept - roots:
         return None
     for node in stores:
@@ -211,18 +119,18 @@ def _by_max(
         assert isinstance(target, ast.Subscript)
         if not _is_index(module, target.slice, loops) or not _always(module, node, loops):
             return None
-        if _mentions(node.value, roots) or not _is_yes_or_no(module, node.value):
+        if mentions(node.value, roots) or not _is_yes_or_no(module, node.value):
             return None
         if not _zeros(module, target.value, loops, flow, dataset):
             return None
-        if not any(_combines(call, _root(target)) and call.lineno > node.lineno for call in calls):
+        if not any(_combines(call, root_of(target)) and call.lineno > node.lineno for call in calls):
             return None
     return module.evidence(stores[0])
 
 
 def _combines(call: ast.Call, root: str) -> bool:
-    maximum = any(isinstance(n, ast.Attribute) and n.attr == "MAX" for a in _given(call) for n in ast.walk(a))
-    return last_name(call.func) == "all_reduce" and maximum and any(_mentions(a, {root}) for a in _given(call))
+    maximum = any(isinstance(n, ast.Attribute) and n.attr == "MAX" for a in arguments_of(call) for n in ast.walk(a))
+    return last_name(call.func) == "all_reduce" and maximum and any(mentions(a, {root}) for a in arguments_of(call))
 
 
 def _zeros(module: Module, node: ast.expr, loops: Sequence[ast.AST], flow: Flow, dataset: ast.expr | None) -> bool:
@@ -263,7 +171,7 @@ def _is_length(module: Module, node: ast.expr, flow: Flow, dataset: ast.expr | N
 
 
 def _argument(module: Module, call: ast.Call, parameter: ast.AST) -> ast.expr | None:
-    return next((a for a in _given(call) if module.parameter_for(call, a) is parameter), None)
+    return next((a for a in arguments_of(call) if module.parameter_for(call, a) is parameter), None)
 
 
 def _by_place(
@@ -283,11 +191,11 @@ def _by_place(
         if last_name(call.func) not in _GATHERS:
             continue
         given = call.args[1] if len(call.args) > 1 else call.args[0] if call.args else call
-        made = {_root(call.args[0])} if len(call.args) > 1 else set()
+        made = {root_of(call.args[0])} if len(call.args) > 1 else set()
         statement = module.statement(call)
         if isinstance(statement, ast.Assign):
-            made |= {_root(t) for t in statement.targets}
-        inputs |= {_root(n) for n in ast.walk(given) if isinstance(n, (ast.Name, ast.Attribute))}
+            made |= {root_of(t) for t in statement.targets}
+        inputs |= {root_of(n) for n in ast.walk(given) if isinstance(n, (ast.Name, ast.Attribute))}
         outputs |= made
         if _is_index(module, given, loops):
             indexes |= made
@@ -297,10 +205,10 @@ def _by_place(
     gathered = _derived(body, outputs - {""})
     placed = _derived(body, indexes - {""})
     for call in calls:
-        if last_name(call.func) in _PLACES and isinstance(call.func, ast.Attribute) and len(call.args) <= 3:
+        if last_name(call.func) in PLACES and isinstance(call.func, ast.Attribute) and len(call.args) <= 3:
             names = {n.id for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)} & gathered
             alone = not call.keywords and not any(isinstance(a, ast.Constant) and a.value is True for a in call.args)
-            if alone and names & placed and names - placed and not missed - {_root(call.func.value)}:
+            if alone and names & placed and names - placed and not missed - {root_of(call.func.value)}:
                 return module.evidence(call) if _always(module, call, loops) else None
     if missed:
         return None
@@ -324,15 +232,15 @@ def _cuts(
         return False
     laid = _laid_in_turn(body, gathered)
     inside = any(n in laid for n in ast.walk(node.value))
-    names = {_root(t) for n in laid for t in getattr(module.statement(n), "targets", ())} - {""}
-    return inside or _mentions(node.value, _derived(body, names))
+    names = {root_of(t) for n in laid for t in getattr(module.statement(n), "targets", ())} - {""}
+    return inside or mentions(node.value, _derived(body, names))
 
 
 def _read_uncut(module: Module, body: list[ast.stmt], cuts: list[ast.AST], names: set[str]) -> bool:
     """Whether results are read behind the cut that were not cut."""
     statements = [module.statement(n) for n in cuts]
     first = min(s.lineno for s in statements)
-    cut = _derived(body, {_root(t) for s in statements for t in getattr(s, "targets", ())} - {""})
+    cut = _derived(body, {root_of(t) for s in statements for t in getattr(s, "targets", ())} - {""})
     inside = {n for c in cuts for n in ast.walk(c)}
     return any(
         isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.lineno >= first
@@ -348,9 +256,9 @@ def _derived(body: list[ast.stmt], names: set[str]) -> set[str]:
     while True:
         size = len(found)
         for node in (n for s in body for n in ast.walk(s)):
-            if isinstance(node, ast.Assign) and _mentions(node.value, found):
-                found |= {_root(t) for target in node.targets for t in _elements(target)}
-            elif isinstance(node, ast.For) and _mentions(node.iter, found):
+            if isinstance(node, ast.Assign) and mentions(node.value, found):
+                found |= {root_of(t) for target in node.targets for t in _elements(target)}
+            elif isinstance(node, ast.For) and mentions(node.iter, found):
                 found |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
         found.discard("")
         if len(found) == size:
@@ -361,10 +269,6 @@ def _elements(target: ast.expr) -> list[ast.expr]:
     return [e for t in target.elts for e in _elements(t)] if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
-def _mentions(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in names for n in ast.walk(node))
-
-
 def _laid_in_turn(body: list[ast.stmt], gathered: set[str]) -> list[ast.AST]:
     """Where results of several ranks are laid in turn: ``zip(*parts)``, a transposed stack, ``all[rank::world]``."""
     found: list[ast.AST] = []
@@ -372,15 +276,15 @@ def _laid_in_turn(body: list[ast.stmt], gathered: set[str]) -> list[ast.AST]:
         if isinstance(node, ast.Call):
             name = last_name(node.func)
             starred = [a for a in node.args if isinstance(a, ast.Starred)]
-            if name in ("zip", "zip_longest") and any(_mentions(a, gathered) for a in starred):
+            if name in ("zip", "zip_longest") and any(mentions(a, gathered) for a in starred):
                 found.append(node)
-            if name in ("transpose", "permute", "swapaxes", "t") and _mentions(node, gathered):
+            if name in ("transpose", "permute", "swapaxes", "t") and mentions(node, gathered):
                 found.append(node)
-        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and _mentions(node.value, gathered):
+        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and mentions(node.value, gathered):
             found.append(node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             place = node.targets[0].slice
-            if isinstance(place, ast.Slice) and place.step is not None and _mentions(node.value, gathered):
+            if isinstance(place, ast.Slice) and place.step is not None and mentions(node.value, gathered):
                 found.append(node)
     return found
 
@@ -389,20 +293,16 @@ def _is_dataset(module: Module, node: ast.expr, flow: Flow, dataset: ast.expr | 
     """Whether an expression is the loader's own dataset, also as a parameter that every caller gives it to."""
     if isinstance(node, ast.Attribute) and node.attr == "dataset" and node.value in flow.aliases:
         return True
-    if dataset is not None and isinstance(node, (ast.Name, ast.Attribute)) and _same(node, dataset):
-        return True
+    if dataset is None or not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
     function = module.function(node)
     definitions = module.bindings.reaching(node)
-    if function is None or not definitions or any(d.kind != "parameter" for d in definitions) or dataset is None:
-        return False
-    calls = module.callers(function)
-    given = [
-        a
-        for call in calls
-        for a in [*call.args, *(k.value for k in call.keywords)]
-        if getattr(module.parameter_for(call, a), "arg", "") == ast.unparse(node)
-    ]
-    return bool(calls) and len(given) == len(calls) and all(_same(a, dataset) for a in given)
+    calls = module.callers(function) if function is not None and function is not module.function(dataset) else []
+    if calls and definitions and all(d.kind == "parameter" for d in definitions):
+        (parameter,) = {d.node for d in definitions}
+        values = [_argument(module, call, parameter) for call in calls]
+        return all(v is not None and same_source(v, dataset) for v in values)
+    return same_source(node, dataset)
 
 
 def _passed(node: ast.expr) -> ast.expr:
@@ -463,7 +363,7 @@ def _is_yes_or_no(module: Module, node: ast.expr, depth: int = 0) -> bool:
         if name in ("eq", "ne", "isclose"):
             return True
         if isinstance(node.func, ast.Attribute):
-            given = _given(node)
+            given = arguments_of(node)
             along = len(given) == 1 and not (isinstance(given[0], ast.Constant) and given[0].value in (0, None))
             if name in _CASTS or (name in ("all", "any", "sum") and along):
                 return _is_yes_or_no(module, node.func.value, depth + 1)
