@@ -9,7 +9,7 @@ from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import one_process, shard
 from shardfix.codemods.insert_set_epoch import Untold, tell_epoch
 
-from shardfix.analysis.exactness import accumulated
+from shardfix.analysis.accumulation import accumulated
 from shardfix.analysis.generators import seeds_alike
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule

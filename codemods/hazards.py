@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._sharding import is_streaming
 
+from shardfix.analysis.accumulation import accumulated
 from shardfix.analysis.datasets import rank_in
-from shardfix.analysis.exactness import accumulated
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.generators import seeds_alike, unsynchronised
 from shardfix.analysis.groups import group_at
