@@ -33,6 +33,12 @@ def _reads_rank(node: ast.AST) -> bool:
     return any(isinstance(n, ast.expr) and is_rank(n) for n in ast.walk(node))
 
 
+def _told_rank_and_size(call: ast.Call) -> bool:
+    """Whether a call's arguments hold a rank and the number of ranks."""
+    arguments = [*call.args, *(k.value for k in call.keywords)]
+    return any(is_rank(a) for a in arguments) and any(is_world_size(a) for a in arguments)
+
+
 def _prepared_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
     pin = site.options.old_accelerate
@@ -47,10 +53,8 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
             "ask for accelerate>=0.30",
         )
     for arm in (*site.arms, *site.batch_arms):
-        if arm.kind != "custom" or not isinstance(arm.node, ast.Call):
-            continue
-        arguments = [*arm.node.args, *(k.value for k in arm.node.keywords)]
-        if any(is_rank(a) for a in arguments) and any(is_world_size(a) for a in arguments):
+        told = isinstance(arm.node, ast.Call) and _told_rank_and_size(arm.node)
+        if arm.rank_aware or (arm.kind == "custom" and told):
             yield Finding(
                 "SHD702",
                 where,
@@ -59,6 +63,8 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
                 (module.evidence(arm.node), *site.owner_evidence),
                 "do not hand this loader to prepare(); move its batches with accelerator.device",
             )
+            continue
+        if arm.kind != "custom":
             continue
         cls = _class_of(module, arm)
         draw = unsynchronised(module, cls, batches=arm in site.batch_arms) if cls is not None else None
@@ -210,10 +216,13 @@ def _main_only(site: Site) -> Iterator[Finding]:
 
 def _not_gathered(site: Site) -> Iterator[Finding]:
     """A prepared evaluation whose result is one rank's."""
-    module, found = site.module, site.evaluation
-    if site.role != "eval" or found.reduction is not None or found.gathers is not None or found.guard is not None:
+    module = site.module
+    if site.role != "eval" or "gather" in module.text:
         return
-    if found.sometimes is not None or "gather" in module.text or not found.functions:
+    found = site.evaluation
+    if found.reduction is not None or found.gathers is not None or found.guard is not None:
+        return
+    if found.sometimes is not None or not found.functions:
         return
     for use in site.flow.of("iterate"):
         if use.prepared is None:
@@ -458,6 +467,21 @@ RULE = Rule(
             "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
             "seen = [i for batch in loader for i in batch.tolist()]\n",
             code="SHD705",
+        ),
+        Example(
+            "a sampler that derives from DistributedSampler takes its rank's part as well",
+            _ACC + "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            "\n"
+            "class Repeated(DistributedSampler):\n"
+            "    pass\n"
+            "\n"
+            "\n"
+            "dataset = list(range(16))\n"
+            "loader = accelerator.prepare(DataLoader(dataset, batch_size=2, sampler=Repeated(dataset)))\n"
+            "for batch in loader:\n"
+            "    pass\n",
+            code="SHD702",
         ),
         Example(
             "repeated samples counted by gather()",

@@ -416,6 +416,31 @@ def test_an_import_or_an_argument_is_no_regime(text: str) -> None:
             "mesh",
             id="a device mesh",
         ),
+        pytest.param(
+            "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+            "dist.init_process_group()\ngroup = dist.new_group([0, 1])\nm = DDP(m, process_group=group)\n"
+            "loader = DataLoader(d)\n" + LOOP,
+            "mesh",
+            id="a model over a group of its own",
+        ),
+        pytest.param(
+            "from megatron.core.parallel_state import initialize_model_parallel\ninitialize_model_parallel(2)\n"
+            "loader = DataLoader(d)\n" + LOOP,
+            "mesh",
+            id="megatron",
+        ),
+        pytest.param(
+            "import jax\nimport torch.distributed as dist\nkey = jax.random.PRNGKey(0)\ndist.init_process_group()\n"
+            "loader = DataLoader(d)\n" + LOOP,
+            "ddp",
+            id="a JAX key in a program of torch's own process group",
+        ),
+        pytest.param(
+            "import torch.distributed as dist\nfrom torch.distributed.device_mesh import init_device_mesh\n"
+            "dist.init_process_group()\nmesh = init_device_mesh('cuda', (8,))\nloader = DataLoader(d)\n" + LOOP,
+            "ddp",
+            id="a mesh of one axis",
+        ),
     ],
 )
 def test_frameworks_that_shard_in_their_own_way(text: str, owner: str) -> None:

@@ -25,8 +25,6 @@ _EXACT: dict[str, Owner] = {
     "composer.Trainer": "composer",
     "ignite.distributed.auto_dataloader": "ignite",
     "ignite.distributed.Parallel": "ignite",
-    "torch.distributed.device_mesh.init_device_mesh": "mesh",
-    "torch.distributed.init_device_mesh": "mesh",
     "torch.distributed.tensor.parallel.parallelize_module": "mesh",
     "colossalai.launch_from_torch": "mesh",
     "colossalai.initialize": "mesh",
@@ -38,6 +36,17 @@ _EXACT: dict[str, Owner] = {
     "jax.process_index": "jax",
     "jax.random.PRNGKey": "jax",
 }
+_MESHES = frozenset(
+    {
+        "torch.distributed.device_mesh.init_device_mesh",
+        "torch.distributed.init_device_mesh",
+        "torch.distributed.device_mesh.DeviceMesh",
+        "torch.distributed._tensor.DeviceMesh",
+        "torch.distributed._tensor.init_device_mesh",
+    }
+)
+_MODEL_PARALLEL = ("get_data_parallel_rank", "get_data_parallel_world_size", "initialize_model_parallel")
+_PIPELINES = ("torch.distributed.pipelining.", "torch.distributed.pipeline.")
 _FABRIC = frozenset(
     {"lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric", "lightning.fabric.fabric.Fabric"}
 )
@@ -65,18 +74,20 @@ def uses(module: Module) -> list[Regime]:
         elif INIT_PROCESS_GROUP in callee:
             owner, what = "ddp", "init"
         elif not callee.isdisjoint(WRAPPERS_DDP):
-            owner, what = "ddp", "wrap"
+            owner, what = ("mesh", "other") if _of_a_part(call) else ("ddp", "wrap")
         elif DISTRIBUTED_SAMPLER in callee:
             owner, what = "ddp", "sampler"
         elif not callee.isdisjoint(_FABRIC):
             owner = "fabric"
         else:
             for name in callee:
-                if name in _EXACT:
+                if name in _MESHES:
+                    owner = None if _of_one_axis(call) else "mesh"
+                elif name in _EXACT:
                     owner = _EXACT[name]
                 elif name.startswith("torch_xla."):
                     owner = "xla"
-                elif name.rsplit(".", 1)[-1] in ("get_data_parallel_rank", "get_data_parallel_world_size"):
+                elif name.rsplit(".", 1)[-1] in _MODEL_PARALLEL or name.startswith(_PIPELINES):
                     owner = "mesh"
                 elif name.startswith(_LIGHTNING) and name.rsplit(".", 1)[-1] == "Trainer":
                     owner = "lightning"
@@ -85,7 +96,24 @@ def uses(module: Module) -> list[Regime]:
     for cls in module.classes:
         if is_lightning(module, cls):
             found.append(Regime("lightning", module.evidence(cls), cls))
+    if any(r.what in ("init", "wrap") for r in found):
+        # A program of torch's own process group that also draws a key with JAX is no JAX program.
+        found = [r for r in found if r.owner != "jax"]
     return found
+
+
+def _of_a_part(call: ast.Call) -> bool:
+    """``DDP(model, process_group=group)``: the ranks of other groups may hold other parts of the model."""
+    given = [k.value for k in call.keywords if k.arg == "process_group"]
+    return any(not (isinstance(v, ast.Constant) and v.value is None) for v in given)
+
+
+def _of_one_axis(call: ast.Call) -> bool:
+    """``init_device_mesh("cuda", (n,))``: a mesh of one axis is the world, as plain data parallelism has it."""
+    shape = (
+        call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "mesh_shape"), None)
+    )
+    return isinstance(shape, ast.Tuple) and len(shape.elts) == 1
 
 
 def is_lightning(module: Module, cls: ast.ClassDef) -> bool:
