@@ -283,7 +283,7 @@ def _trimmed(module: Module, loop: ast.AST) -> bool:
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.lower is None:
             upper = node.slice.upper
             whole = isinstance(upper, ast.Call) and last_name(upper.func) == "len"
-            if whole and node.lineno > getattr(loop, "lineno", 0):
+            if whole and node.lineno > module.location(loop).line:
                 return True
     return False
 

@@ -315,7 +315,7 @@ def _vain(site: Site, told: SetEpoch, loops: Sequence[ast.stmt]) -> str:
         if definitions and not any(outer in (d.statement, *module.around(d.statement)) for d in definitions):
             return _ONE_NUMBER
         counter = next(loop.counter for loop in site.epoch_loops.loops if loop.loop is outer)
-        line = max((getattr(use, "lineno", 0) for use in uses), default=0)
+        line = max((module.location(use).line for use in uses), default=0)
         if uses and told.argument.id == counter and told.call.lineno > line and isinstance(outer, ast.For):
             return "set_epoch is called behind the epoch's batches, so the second epoch repeats the first one's order"
     return ""
@@ -412,6 +412,20 @@ RULE = Rule(
             "    sampler.set_epoch(epoch)\n"
             "    for batch in loader:\n"
             "        pass\n",
+        ),
+        Example(
+            "told at the top of the loop, whose batches a comprehension reads",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "sampler = DistributedSampler(dataset)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
+            "for epoch in range(3):\n"
+            "    sampler.set_epoch(epoch)\n"
+            "    seen = [i for batch in loader for i in batch.tolist()]\n",
         ),
         Example(
             "told through the loader, guarded by hasattr",
