@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -461,3 +463,35 @@ def test_a_defect_of_ours_in_one_file_is_told_and_the_others_go_on(
     assert [p.where for p in done.problems] == ["bad.py"]
     assert (root / "good.py").read_text() == CHECKED
     assert (root / "bad.py").read_text() == RIGHT
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from shardfix.config import load
+from shardfix.engine import migrate
+from shardfix.sources import write  # what it imports is no operation on the user's files
+root, left = Path(sys.argv[1]), 2
+def count(event, args):
+    global left
+    if event in ("os.rename", "os.link"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(count)
+migrate([root], config=load(root), write=True, verify="no")
+"""
+
+
+def test_the_next_run_ends_what_an_interrupted_one_began_and_says_so(tmp_path: Path) -> None:
+    root = project(tmp_path, {"train.py": REDUNDANT})
+    done = subprocess.run([sys.executable, "-c", KILLED, str(root)], capture_output=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    result = run(root, Asked(), write=True)
+    assert [(n.code, n.location.path) for n in result.notes] == [
+        ("SHD932", "shardfix_sanitizer.py"),
+        ("SHD932", "train.py"),
+    ]
+    assert {n.message for n in result.notes} == {"an earlier run was interrupted: this file now has its new content"}
+    assert (root / "train.py").read_text() == CHECKED
+    assert result.files == ()

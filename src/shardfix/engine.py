@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from shardfix.analysis.model import Change, Location
+from shardfix.analysis.model import Change, Finding, Location
 from shardfix.config import Config
 from shardfix.planning import make_plan
-from shardfix.reading import Reading, read_project
+from shardfix.reading import Reading, read_project, relative
 from shardfix.result import FileChange, Problem, RunResult
 from shardfix.staging import Staged, report_dropped, stage
 
@@ -80,8 +80,7 @@ def migrate(
     """
     from shardfix.proving import open_verifier, prove_changes
 
-    if write:
-        _recover(config.root)
+    notes, left = _recover(config.root) if write else ((), ())
     with _without_collector():
         reading = read_project(paths, config)
         vendored = _vendored()
@@ -117,14 +116,14 @@ def migrate(
     reports = report_dropped(staged.plan.reports, gated, "SHD918")
     reports = report_dropped(reports, refuted, "SHD925")
     reports = report_dropped(reports, unproven, "SHD928")
-    problems = [*reading.problems, *staged.plan.problems, *(Problem(str(c.site), why) for c, why in gated)]
+    problems = [*left, *reading.problems, *staged.plan.problems, *(Problem(str(c.site), why) for c, why in gated)]
     result = replace(
         _base(config, reading),
         sites=reports,
         changes=staged.plan.changes,
         dropped=(*gated, *refuted, *unproven),
         files=files,
-        notes=staged.plan.notes,
+        notes=(*notes, *staged.plan.notes),
         suppressions=staged.plan.suppressions,
         problems=tuple(problems),
         proofs=tuple(proofs.values()),
@@ -216,11 +215,24 @@ def _files(reading: Reading, staged: Staged, root: Path) -> tuple[FileChange, ..
     return tuple(sorted(changes, key=lambda c: c.path))
 
 
-def _recover(root: Path) -> None:
-    from shardfix.sources.write import pending, recover
+def _recover(root: Path) -> tuple[tuple[Finding, ...], tuple[Problem, ...]]:
+    """Bring a write that an earlier run did not end to its end, and say of each file what became of it."""
+    from shardfix.sources.write import recover
 
-    if pending(root) is not None:
-        recover(root)
+    done = recover(root)
+    if done is None:
+        return (), ()
+    ended = [(path, "has its new content") for path in done.finished]
+    ended += [(path, "has its old content again") for path in done.rolled_back]
+    notes = tuple(
+        Finding("SHD932", Location(relative(path, root), 1, 1), f"an earlier run was interrupted: this file now {what}")
+        for path, what in ended
+    )
+    problems = tuple(
+        Problem(relative(path, root), f"an earlier run was interrupted here: {why}", "compare it with git's version")
+        for path, why in done.left
+    )
+    return notes, problems
 
 
 def _may_write(root: Path, existing: Sequence[Path], allow_dirty: bool, allow_no_vcs: bool) -> None:

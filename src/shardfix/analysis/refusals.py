@@ -204,6 +204,12 @@ _ALL = (
         "take the division out and shard the loader with `--unsafe`",
     ),
     Refusal(
+        "SHD932",
+        "an interrupted run was brought to its end",
+        "An earlier run was ended while it wrote several files; what it had staged is finished, or undone.",
+        "look at the files with git diff",
+    ),
+    Refusal(
         "SHD931",
         "on some ranks only",
         "The loader is built or read under a condition on the rank. A DistributedSampler deals to every rank, so the "
