@@ -13,7 +13,7 @@ from shardfix.analysis.flow import last_name
 from shardfix.analysis.generators import seeds_alike, unsynchronised
 from shardfix.analysis.groups import group_at
 from shardfix.analysis.model import Evidence, Finding, Location, Options
-from shardfix.analysis.module import Module
+from shardfix.analysis.module import Module, is_false
 from shardfix.analysis.processes import distributed_test, is_rank, is_world_size, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -39,12 +39,16 @@ def _told_rank_and_size(call: ast.Call) -> bool:
     return any(is_rank(a) for a in arguments) and any(is_world_size(a) for a in arguments)
 
 
+def _ordered(site: Site) -> bool:
+    """Whether a loader reads its dataset in order: it has no sampler and does not shuffle."""
+    shuffle = site.arguments.value("shuffle")
+    return not site.arms and not site.batch_arms and (shuffle is None or is_false(shuffle))
+
+
 def _prepared_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
     pin = site.options.old_accelerate
-    shuffle = site.arguments.value("shuffle")
-    ordered = not site.arms and not site.batch_arms and (shuffle is None or _is_false(shuffle))
-    if pin is not None and not ordered:
+    if pin is not None and not _ordered(site):
         yield Finding(
             "SHD709",
             where,
@@ -99,10 +103,6 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
     yield from _gathered(site)
     yield from _not_gathered(site)
     yield from _schedules(site)
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _streams(site: Site) -> Iterator[Finding]:
@@ -201,13 +201,11 @@ def _main_only(site: Site) -> Iterator[Finding]:
     first = guards[0]
     if first is None or any(g is None or distributed_test(g) is False for g in guards):
         return
-    shuffle = site.arguments.value("shuffle")
-    ordered = not site.arms and not site.batch_arms and (shuffle is None or _is_false(shuffle))
     yield Finding(
         "SHD716",
         site.location,
         "the main process alone reads a prepared loader: it sees 1/W of the samples"
-        if ordered
+        if _ordered(site)
         else "the main process alone reads a prepared loader that shuffles: it waits for the other ranks for good",
         (module.evidence(first), *site.owner_evidence),
         "read it on every rank, or keep a loader for the main process out of prepare()",

@@ -15,7 +15,7 @@ from shardfix.analysis.bindings import Definition
 from shardfix.analysis.epochs import SetEpoch
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options, Tier
-from shardfix.analysis.module import Module
+from shardfix.analysis.module import Module, is_false
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm, same_expression
 from shardfix.analysis.sites import Site
@@ -178,7 +178,7 @@ def _consequences(site: Site, code: str) -> tuple[str, ...]:
     ]
     arms = list(sampler_arms(site))
     dropping = [own_argument(a, "drop_last") for a in arms if a.kind == "distributed"]
-    if any(d is not None and not _is_false(d) for d in dropping):
+    if any(d is not None and not is_false(d) for d in dropping):
         found.append(
             "the sampler's drop_last goes: prepare() repeats samples to fill the last batches where the sampler left "
             "out the tail"
@@ -280,12 +280,12 @@ def _loader_edits(site: Site, shuffle: str) -> list[Edit]:
     edits: list[Edit] = []
     if sampler.position is not None:
         assert existing is not None  # shuffle stands before the sampler
-        if not (shuffle == "False" and _is_false(existing.value)):
+        if not (shuffle == "False" and is_false(existing.value)):
             edits.append(SetKeyword(path, call, "shuffle", shuffle, positional=existing.position))
         edits.append(SetKeyword(path, call, "sampler", "None", positional=sampler.position))
     elif shuffle == "False":
         edits.append(DropKeyword(path, call, "sampler"))
-        if existing is not None and not _is_false(existing.value):
+        if existing is not None and not is_false(existing.value):
             if existing.keyword:
                 edits.append(DropKeyword(path, call, "shuffle"))
             else:
@@ -298,10 +298,6 @@ def _loader_edits(site: Site, shuffle: str) -> list[Edit]:
     for name in _class_names(module, site.arms):
         edits.append(DropImport(path, name))
     return edits
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _taken(removal: _Removal) -> Taken:

@@ -16,6 +16,7 @@ from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.regimes import ProgramRegimes, program_regimes
 from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.codemods import RULES
+from shardfix.codemods._findings import refuse
 from shardfix.codemods.add_sanitizer import extend, standing
 from shardfix.result import Problem, Suppression
 
@@ -61,12 +62,17 @@ def sites_of(project: Project, paths: Collection[str], options: Options) -> dict
     regimes = program_regimes(project)
     subclasses = loader_subclasses(project)
     chosen = [path for path in sorted(paths) if path in project.modules]
-    return {path: _sites(project.modules[path], regimes[path], subclasses, options) for path in chosen}
+    return {
+        path: _sites(m, regimes[path], subclasses, options, read_comments(m))
+        for path, m in ((path, project.modules[path]) for path in chosen)
+    }
 
 
-def _sites(module: Module, regimes: ProgramRegimes, subclasses: frozenset[str], options: Options) -> list[Site]:
+def _sites(
+    module: Module, regimes: ProgramRegimes, subclasses: frozenset[str], options: Options, comments: Comments
+) -> list[Site]:
     sites = find_sites(module, regimes, options, subclasses)
-    owners = read_comments(module).owners
+    owners = comments.owners
     for site in sites:
         for line in lines_of(module, site.call):
             if line in owners:
@@ -104,7 +110,7 @@ def make_plan(
         told: list[Suppression] = []
         try:
             comments = read_comments(module)
-            sites = _sites(module, regimes[path], subclasses, options)
+            sites = _sites(module, regimes[path], subclasses, options, comments)
             mine = {site.location: _Outcome(site) for site in sites}
             planned = _planned(module, sites, mine, options, without)
             kept = _keep(module, mine, planned, comments, told)
@@ -234,9 +240,7 @@ def _against_target(site: Site, change: Change, options: Options) -> Finding | N
     """A target never overrides a proven owner; what changes no behaviour is right under every target."""
     if options.target == "auto" or change.tier == "cosmetic" or site.owner in _TARGET_OWNERS[options.target]:
         return None
-    refusal = REFUSALS["SHD926"]
-    message = f"{refusal.title}: {site.owner} owns it, --target is {options.target}"
-    return Finding("SHD926", site.location, message, site.owner_evidence, refusal.remedy)
+    return _refusal(site, "SHD926", f"{site.owner} owns it, --target is {options.target}")
 
 
 def _keep(
@@ -284,9 +288,8 @@ def _report(outcome: _Outcome) -> SiteReport:
 
 
 def _refusal(site: Site, code: str, note: str = "") -> Finding:
-    refusal = REFUSALS[code]
-    message = refusal.title + (f": {note}" if note else "")
-    return Finding(code, site.location, message, site.owner_evidence, refusal.remedy)
+    """A refusal whose evidence is what shows the owner."""
+    return refuse(site, code, note=note, evidence=site.owner_evidence)
 
 
 def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:

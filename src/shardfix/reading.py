@@ -70,8 +70,9 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
         SourceError: a path that does not exist.
     """
     root = config.root
-    named = discover(paths or [root], root=root, exclude=config.exclude)
     whole = discover([root], root=root, exclude=config.exclude)
+    all_of_it = not paths or [Path(os.path.abspath(p)) for p in paths] == [Path(os.path.abspath(root))]
+    named = whole if all_of_it else discover(paths, root=root, exclude=config.exclude)
     chosen = {relative(p, root) for p in named.files}
     files = {relative(p, root): p for p in (*whole.files, *named.files)}
     data: dict[str, bytes] = {}

@@ -109,10 +109,6 @@ class Bindings:
         """What each name may be when a scope has run to its end."""
         return self._exits.get(scope, {})
 
-    def outer_scope(self, scope: ScopeNode) -> ScopeNode | None:
-        """The scope around a scope."""
-        return self._outer.get(scope)
-
     def environment(self, node: ast.AST, scope: ScopeNode) -> Environment | None:
         """What each name bound in ``scope`` may be where an expression of its body is evaluated; None if it never is.
 

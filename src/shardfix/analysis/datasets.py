@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.flow import last_name
@@ -71,6 +72,11 @@ def means_rank(module: Module, node: ast.expr) -> bool:
 
 def _made_of(module: Module, dataset: ast.expr) -> Iterator[_Step]:
     """Every node that a dataset's value is made of, nearest first."""
+    return _walk(module, dataset, lambda step: chain(_children(step), _behind(step)))
+
+
+def _walk(module: Module, dataset: ast.expr, onward: Callable[[_Step], Iterable[_Step]]) -> Iterator[_Step]:
+    """A dataset's expression and what ``onward`` leads to from it, each once, nearest first; bounded."""
     queue = deque([_Step(module, dataset, 0, False)])
     seen: set[ast.AST] = set()
     while queue and len(seen) < _LIMIT:
@@ -79,8 +85,7 @@ def _made_of(module: Module, dataset: ast.expr) -> Iterator[_Step]:
             continue
         seen.add(step.node)
         yield step
-        queue.extend(_children(step))
-        queue.extend(_behind(step))
+        queue.extend(onward(step))
 
 
 def _children(step: _Step) -> Iterator[_Step]:
@@ -171,33 +176,35 @@ def returned(module: Module, function: ast.AST) -> list[ast.expr]:
 def is_stream(module: Module, dataset: ast.expr) -> bool:
     """Whether a dataset may be an IterableDataset: a class of the project or of torch, a dataset that is loaded with
     ``streaming=True``, a WebDataset or an iterable data pipe; through names, factories and parameters."""
-    queue = deque([_Step(module, dataset, 0, False)])
-    seen: set[ast.AST] = set()
-    while queue and len(seen) < _LIMIT:
-        step = queue.popleft()
-        if step.node in seen:
-            continue
-        seen.add(step.node)
-        node = step.node
-        if isinstance(node, ast.Call):
-            if _streams(step.module, node):
-                return True
-            if isinstance(node.func, ast.Attribute):  # .map(...), .shuffle(...) of a stream are streams
-                queue.append(_Step(step.module, node.func.value, step.calls, step.inside))
-            if step.calls < _CALLS:
-                for where, function in called(step.module, node):
-                    queue.extend(_Step(where, v, step.calls + 1, True) for v in returned(where, function))
-        elif isinstance(node, ast.IfExp):
-            queue.extend(_Step(step.module, n, step.calls, step.inside) for n in (node.body, node.orelse))
-        elif isinstance(node, ast.Subscript):
-            queue.append(_Step(step.module, node.value, step.calls, step.inside))
-        elif isinstance(node, (ast.Tuple, ast.List)):
-            queue.extend(_Step(step.module, n, step.calls, step.inside) for n in node.elts)
-        elif isinstance(node, ast.Dict):
-            queue.extend(_Step(step.module, n, step.calls, step.inside) for n in node.values)
-        elif isinstance(node, (ast.Name, ast.Attribute)):
-            queue.extend(_behind(step))
-    return False
+    return any(
+        isinstance(step.node, ast.Call) and _streams(step.module, step.node)
+        for step in _walk(module, dataset, _stream_sources)
+    )
+
+
+def _stream_sources(step: _Step) -> Iterator[_Step]:
+    """What a value may be the stream of: the receiver of ``.map(...)``, what a factory returns, the items of a pair."""
+    node = step.node
+    same: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):  # .map(...), .shuffle(...) of a stream are streams
+            same = [node.func.value]
+    elif isinstance(node, ast.IfExp):
+        same = [node.body, node.orelse]
+    elif isinstance(node, ast.Subscript):
+        same = [node.value]
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        same = node.elts
+    elif isinstance(node, ast.Dict):
+        same = node.values
+    for inner in same:
+        yield _Step(step.module, inner, step.calls, step.inside)
+    if isinstance(node, ast.Call) and step.calls < _CALLS:
+        for where, function in called(step.module, node):
+            for value in returned(where, function):
+                yield _Step(where, value, step.calls + 1, True)
+    elif isinstance(node, (ast.Name, ast.Attribute)):
+        yield from _behind(step)
 
 
 def _streams(module: Module, call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardfix.analysis.flow import last_name
-from shardfix.analysis.module import Module
+from shardfix.analysis.module import Module, is_false
 from shardfix.analysis.processes import is_rank
 
 Family = Literal["random", "numpy", "torch"]
@@ -106,7 +106,7 @@ def _is_seed(module: Module, call: ast.Call, family: Family) -> bool:
     arguments = [*call.args, *(k.value for k in call.keywords)]
     if any(isinstance(n, ast.expr) and is_rank(n) for a in arguments for n in ast.walk(a)):
         return False
-    if any(k.arg == "device_specific" and not _is_false(k.value) for k in call.keywords):
+    if any(k.arg == "device_specific" and not is_false(k.value) for k in call.keywords):
         return False
     libraries = {q.rsplit(".", 1)[0] for q in module.callee(call)} & {"random", "numpy.random", "torch"}
     wanted = {"random": "random", "numpy": "numpy.random", "torch": "torch"}[family]
@@ -114,10 +114,6 @@ def _is_seed(module: Module, call: ast.Call, family: Family) -> bool:
         return wanted in libraries
     # A seed method of some object (a generator, an environment) says nothing of the libraries.
     return name != "seed" and (isinstance(call.func, ast.Name) or bool(module.callee(call)))
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _only_if_given(module: Module, call: ast.Call) -> bool:

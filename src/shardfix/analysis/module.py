@@ -453,6 +453,11 @@ def _union(
     return found
 
 
+def is_false(node: ast.expr) -> bool:
+    """Whether an expression is the literal ``False``."""
+    return isinstance(node, ast.Constant) and node.value is False
+
+
 def module_name(path: str) -> str:
     """The dotted name of a project-relative path: ``src/pkg/data.py`` is ``pkg.data``."""
     parts = path.removesuffix(".py").split("/")
@@ -517,4 +522,4 @@ def parse(path: str, text: str) -> Module:
     return module
 
 
-__all__ = ["Argument", "Arguments", "Module", "ParseFailure", "attribute_key", "module_name", "parse"]
+__all__ = ["Argument", "Arguments", "Module", "ParseFailure", "attribute_key", "is_false", "module_name", "parse"]

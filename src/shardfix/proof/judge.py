@@ -392,10 +392,6 @@ def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         ledger.leave_open("one process", "it was not run in one process")
 
 
-def below_world(runs: Runs, size: int) -> bool:
-    return any(size == of < world for world, of, _ in runs.settings)
-
-
 def compare_alone(
     recipe: Recipe, ledger: Ledger, setting: Setting, before: Observation, after: Observation, reference: Reference
 ) -> None:

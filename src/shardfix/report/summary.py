@@ -16,7 +16,6 @@ REFUSED = 1
 PROBLEM = 2
 REFUTED = 4
 UNPROVEN = 8
-INTERRUPTED = 130
 
 # Redundant, sharded twice, unsharded, epoch, evaluation; hazards. Not the sanitizer (6), not refusals (9).
 _FAULTS = ("SHD1", "SHD2", "SHD3", "SHD4", "SHD5", "SHD7")
