@@ -176,7 +176,7 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
             return refuse(site, "SHD913", note="no Accelerator is in sight here")
         numbers = [f"num_replicas={accelerator}.num_processes", f"rank={accelerator}.process_index"]
     else:
-        group = group_at(module, place, site.regimes)
+        group = group_at(module, place)
         if group.exists == "unknown":
             return refuse(site, "SHD913")
         if group.exists == "optional":

@@ -352,7 +352,7 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
         explicit = arm.arguments.value("num_replicas") is not None and arm.arguments.value("rank") is not None
         if not explicit and arm.test is None and site.regimes.own and not _under_condition(module, arm.node):
             makes = [r for r in site.regimes.own if r.what == "init"]
-            group = group_at(module, arm.node, site.regimes)
+            group = group_at(module, arm.node)
             if makes and group.exists == "unknown" and module.function(arm.node) is None:
                 yield Finding(
                     "SHD710",

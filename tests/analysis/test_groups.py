@@ -12,7 +12,7 @@ HEAD = "import torch.distributed as dist\nfrom torch.utils.data import DataLoade
 
 def exists(text: str) -> tuple[str, str]:
     found = site(HEAD + text)
-    group = group_at(found.module, found.call, found.regimes)
+    group = group_at(found.module, found.call)
     return group.exists, group.condition
 
 
@@ -110,7 +110,7 @@ def test_what_stands_before_the_loader_shows_the_group(before: str, exists: str,
         "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n"
         f"{before}loader = DataLoader(ds)\n"
     )
-    group = group_at(found.module, found.call, found.regimes)
+    group = group_at(found.module, found.call)
     assert (group.exists, group.condition) == (exists, condition)
 
 
@@ -124,7 +124,7 @@ def test_a_condition_goes_with_its_name_into_a_function(call: str, condition: st
         "def build(cfg):\n    return DataLoader(cfg.ds)\n"
         f"def main(cfg):\n    if cfg.distributed:\n        dist.init_process_group()\n    {call}\n"
     )
-    assert group_at(found.module, found.call, found.regimes).condition == condition
+    assert group_at(found.module, found.call).condition == condition
 
 
 @pytest.mark.parametrize(
@@ -138,5 +138,5 @@ def test_a_condition_goes_with_its_name_into_a_function(call: str, condition: st
 def test_a_function_that_another_file_calls_may_run_without_a_group(other: str, expected: tuple[str, str]) -> None:
     text = HEAD + "def make():\n    return DataLoader(d)\ndef main():\n    dist.init_process_group()\n    make()\n"
     found = site({"train.py": text, "other.py": other})
-    group = group_at(found.module, found.call, found.regimes)
+    group = group_at(found.module, found.call)
     assert (group.exists, group.condition) == expected

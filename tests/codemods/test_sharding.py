@@ -214,7 +214,10 @@ def test_each_loader_gets_a_sampler_of_its_own() -> None:
 def test_a_long_condition_is_broken() -> None:
     text = "import torch\n" + HEAD.replace("import torch.distributed as dist", "from util import setup")
     text += MAIN + "    setup()\n" + LOADER + LOOP
-    files = {"util.py": "import torch.distributed as dist\ndef setup():\n    dist.init_process_group()\n"}
+    files = {
+        "util.py": "import torch.distributed as dist\n"
+        "def setup(n=2):\n    if n > 1:\n        dist.init_process_group()\n"
+    }
     assert after({**files, "train.py": text}).startswith(
         text[: text.index("    loader =")] + "    train_sampler = (\n"
         "        DistributedSampler(train_set, shuffle=True)\n"

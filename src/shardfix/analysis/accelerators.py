@@ -74,7 +74,7 @@ def _attributes(module: Module, node: ast.Attribute) -> list[tuple[Module, Defin
     else:
         for d in module.bindings.reaching(node.value):
             if isinstance(d.value, ast.Call) and d.index is None:
-                owners += module.project_classes(d.value.func)
+                owners += [(module.home(c), c) for c in module.project_classes(d.value.func)]
     found: list[tuple[Module, Definition]] = []
     seen: set[ast.ClassDef] = set()
     while owners:
@@ -86,7 +86,7 @@ def _attributes(module: Module, node: ast.Attribute) -> list[tuple[Module, Defin
         mine = [(where, d) for d in (*where.attribute_definitions.get((cls, node.attr), []), *own)]
         found += mine
         if not mine:
-            owners += [owner for base in cls.bases for owner in where.project_classes(base)]
+            owners += [(where.home(c), c) for base in cls.bases for c in where.project_classes(base)]
     return found
 
 
@@ -97,10 +97,9 @@ def _defined(module: Module, d: Definition, depth: int) -> _Made:
         return annotated if annotated != "open" else _passed(module, d, depth)
     if d.kind == "import":
         # from setup import accelerator
-        found = [(m, o) for m, o in module.named(d.module) if o is not d]
-        for name in module.resolver(d.module, module) if module.resolver is not None else ():
-            found += [(m, o) for m, o in module.named(name) if o is not d and (m, o) not in found]
-        return _together([_defined(m, o, depth + 1) for m, o in found if depth < _FOLLOWED])
+        named = [o for name in (d.module, *sorted(module.resolve(d.module))) for o in module.named(name) if o is not d]
+        found = list(dict.fromkeys(named))
+        return _together([_defined(module.home(o.node), o, depth + 1) for o in found if depth < _FOLLOWED])
     if d.kind == "function":  # a property
         return _returned(module, d.node, None, depth + 1)
     if isinstance(d.statement, ast.AnnAssign) and ACCELERATOR in _names_in(module, d.statement.annotation):
@@ -135,7 +134,7 @@ def _annotated(module: Module, parameter: ast.arg) -> _Made:
     if ACCELERATOR in _names_in(module, parameter.annotation):
         return "yes"
     classes = module.project_classes(parameter.annotation)
-    return _together([_class(m, cls) for m, cls in classes])
+    return _together([_class(module, cls) for cls in classes])
 
 
 def _class(module: Module, cls: ast.ClassDef) -> _Made:
@@ -149,7 +148,7 @@ def _passed(module: Module, d: Definition, depth: int) -> _Made:
     a = d.scope.args
     names = [p.arg for p in (*a.posonlyargs, *a.args)][1 if module.is_method(d.scope) else 0 :]
     found: list[_Made] = []
-    for where, call in [*((module, c) for c in module.callers(d.scope)), *module.callers_elsewhere(d.scope)]:
+    for where, call in ((module.home(c), c) for c in module.callers(d.scope)):
         given = {k.arg: k.value for k in call.keywords if k.arg}
         if not any(isinstance(value, ast.Starred) for value in call.args):
             given |= dict(zip(names, call.args, strict=False))
@@ -168,12 +167,9 @@ def _made_by(module: Module, call: ast.Call, index: int | None, depth: int) -> _
         return "yes" if index is None else "maybe"
     classes = module.project_classes(call.func)
     if classes:
-        return _together([_class(m, cls) for m, cls in classes])
-    functions: list[tuple[Module, ast.AST]] = [(m, d.node) for q in callee for m, d in module.named(q)]
-    own = module.called_function(call)
-    if own is not None:
-        functions = [(module, own)]
-    made = _together([_returned(where, function, index, depth) for where, function in functions])
+        return _together([_class(module, cls) for cls in classes])
+    functions: list[ast.AST] = list(module.called_functions(call))
+    made = _together([_returned(module.home(function), function, index, depth) for function in functions])
     return "maybe" if made == "open" else made
 
 

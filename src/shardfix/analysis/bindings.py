@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from shardfix.analysis.tree import home
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ScopeNode = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -94,20 +96,21 @@ class Bindings:
 
     def reaching(self, node: ast.expr) -> frozenset[Definition]:
         """The definitions that may give a loaded name or ``base.attribute`` its value; empty if none is seen."""
-        return self._uses.get(node, frozenset())
+        found = self._uses.get(node)
+        return self._of(node)._uses.get(node, frozenset()) if found is None else found
 
     def readers(self, definition: Definition) -> list[ast.expr]:
-        """The loads that may see a definition."""
-        return self._readers.get(definition, [])
+        """The loads in its own file that may see a definition."""
+        return self._of(definition.scope)._readers.get(definition, [])
 
     def definitions_at(self, node: ast.AST, key: str) -> frozenset[Definition]:
         """The definition that a binding node (target, parameter) makes of a key."""
-        known = self._definitions.get((node, key))
+        known = self._of(node)._definitions.get((node, key))
         return frozenset((known,)) if known is not None else frozenset()
 
     def exit_of(self, scope: ScopeNode) -> Environment:
         """What each name may be when a scope has run to its end."""
-        return self._exits.get(scope, {})
+        return self._of(scope)._exits.get(scope, {})
 
     def environment(self, node: ast.AST, scope: ScopeNode) -> Environment | None:
         """What each name bound in ``scope`` may be where an expression of its body is evaluated; None if it never is.
@@ -121,6 +124,11 @@ class Bindings:
             self._watched = None
             self._environments[node] = _merge(self._seen) if self._seen else None
         return self._environments[node]
+
+    def _of(self, node: ast.AST) -> Bindings:
+        """The bindings of the file that a node belongs to."""
+        own = home(node, None)
+        return own.bindings if own is not None else self
 
     # -- the walk --------------------------------------------------------------------------------------------
 
@@ -455,11 +463,3 @@ def _merge(environments: list[Environment]) -> Environment:
             known = merged.get(key)
             merged[key] = defs if known is None else (known if known is defs else known | defs)
     return merged
-
-
-def enclosing(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    """The nodes around a node, from the inside out."""
-    current = parents.get(node)
-    while current is not None:
-        yield current
-        current = parents.get(current)

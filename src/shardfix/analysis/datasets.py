@@ -127,11 +127,11 @@ def _behind(step: _Step) -> Iterator[_Step]:
             elif d.value is not None and d.kind in ("assign", "loop", "augmented", "other"):
                 yield _Step(where, d.value, step.calls, step.inside)
     elif isinstance(node, ast.Call) and step.calls < _CALLS:
-        for where, cls in module.project_classes(node.func):
+        for cls in module.project_classes(node.func):
             for name in _METHODS:
-                method = where.method(cls, name)
+                method = module.method(cls, name)
                 if method is not None:
-                    yield _Step(where, method, step.calls + 1, True)
+                    yield _Step(module.home(method), method, step.calls + 1, True)
         for where, function in called(module, node):
             for value in returned(where, function):
                 yield _Step(where, value, step.calls + 1, True)
@@ -141,13 +141,14 @@ def _definitions(module: Module, node: ast.Name | ast.Attribute) -> list[tuple[M
     found = list(module.bindings.reaching(node))
     if not found and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         cls = module.class_of(node)
-        found = module.attribute_definitions.get((cls, node.attr), []) if cls is not None else []
-    outside = [(m, o) for d in found if d.kind == "import" for q in module.qualify(node) for m, o in module.named(q)]
-    return [(module, d) for d in found if d.kind != "import"] + [(m, d) for m, d in outside if d.kind == "assign"]
+        found = module.attribute_values(cls, node.attr) if cls is not None else []
+    outside = [o for d in found if d.kind == "import" for q in sorted(module.qualify(node)) for o in module.named(q)]
+    kept = [d for d in found if d.kind != "import"] + [d for d in outside if d.kind == "assign"]
+    return [(module.home(d.node), d) for d in kept]
 
 
 def _passed(module: Module, parameter: Definition) -> Iterator[ast.expr]:
-    """What the callers in this file give to a parameter."""
+    """What the callers of a function give to its parameter."""
     for call in module.callers(parameter.scope):
         for value in (*call.args, *(k.value for k in call.keywords)):
             if module.parameter_for(call, value) is parameter.node:
@@ -156,11 +157,7 @@ def _passed(module: Module, parameter: Definition) -> Iterator[ast.expr]:
 
 def called(module: Module, call: ast.Call) -> list[tuple[Module, ast.AST]]:
     """The functions of this project that a call may run, each with its module."""
-    own = module.called_function(call)
-    if own is not None:
-        return [(module, own)] if own.name != "__init__" else []
-    found = [(m, d.node) for q in sorted(module.callee(call)) for m, d in module.named(q)]
-    return [(m, n) for m, n in found if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [(module.home(f), f) for f in module.called_functions(call) if f.name != "__init__"]
 
 
 def returned(module: Module, function: ast.AST) -> list[ast.expr]:
@@ -216,6 +213,6 @@ def _streams(module: Module, call: ast.Call) -> bool:
         return True
     return any(
         b.endswith(("IterableDataset", "IterDataPipe"))
-        for where, cls in module.project_classes(call.func)
-        for b in where.bases(cls)
+        for cls in module.project_classes(call.func)
+        for b in module.bases(cls)
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.module import Module
-from shardfix.analysis.names import DISTRIBUTED_SAMPLER
+from shardfix.analysis.names import DISTRIBUTED_SAMPLER, INIT_PROCESS_GROUP
 from shardfix.analysis.processes import distributed_test
-from shardfix.analysis.regimes import ProgramRegimes
 
 _DEPTH = 4
 
@@ -30,18 +30,9 @@ class Group:
     evidence: Evidence | None = None
 
 
-def group_at(module: Module, node: ast.AST, regimes: ProgramRegimes) -> Group:
+def group_at(module: Module, node: ast.AST) -> Group:
     """When the process group exists at ``node``: every path to it must pass ``init_process_group`` first."""
-    points = [r for r in regimes.own if r.what == "init" and r.owner == "ddp" and _in(module, r.node)]
-    inits = {r.node: r.evidence for r in points}
-    for _ in range(_DEPTH):  # a call of a function that makes the group makes it too
-        for call in module.calls:
-            target = module.called_function(call)
-            if call in inits or target is None:
-                continue
-            for made in list(inits):
-                if module.function(made) is target:
-                    inits[call] = inits[made]
+    inits = _inits(module)
     shown = _shown_by_sampler(module, node)
     if shown is not None:
         return shown
@@ -81,8 +72,21 @@ def _destroyed(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _in(module: Module, node: ast.AST) -> bool:
-    return node in module.parents
+def _inits(module: Module) -> dict[ast.AST, Evidence]:
+    """The calls in the project that make the process group, or run a function that makes it, each with the line that
+    makes it."""
+    named = module.project.calls_named({"init_process_group"}) if module.project is not None else module.calls
+    found: dict[ast.AST, Evidence] = {
+        call: module.evidence(call) for call in named if INIT_PROCESS_GROUP in module.callee(call)
+    }
+    newest = list(found)
+    for _ in range(_DEPTH):
+        functions = {f: found[n] for n in newest if (f := module.function(n)) is not None}
+        newest = [call for f in functions for call in module.callers(f) if call not in found]
+        for f, evidence in functions.items():
+            for call in module.callers(f):
+                found.setdefault(call, evidence)
+    return found
 
 
 def _before(module: Module, node: ast.AST, inits: dict[ast.AST, Evidence], depth: int) -> Group:
@@ -101,7 +105,10 @@ def _before(module: Module, node: ast.AST, inits: dict[ast.AST, Evidence], depth
     callers = module.callers(function)
     if not callers:
         return Group("unknown")
-    groups = [_handed_over(module, call, _before(module, call, inits, depth + 1)) for call in callers]
+    groups = [
+        _handed_over(module, c, _from_elsewhere(module, function, c, inits, _before(module, c, inits, depth + 1)))
+        for c in callers
+    ]
     if any(g.exists == "unknown" for g in groups):
         return Group("unknown")
     if _used_elsewhere(module, function):
@@ -110,6 +117,16 @@ def _before(module: Module, node: ast.AST, inits: dict[ast.AST, Evidence], depth
         return groups[0]
     # The condition was read in another function; at the place itself it may be out of scope.
     return Group("optional", _same_condition(module, node, groups), groups[0].evidence)
+
+
+def _from_elsewhere(
+    module: Module, function: ast.AST, call: ast.Call, inits: Collection[ast.AST], group: Group
+) -> Group:
+    """What a caller in another file says: one that never makes a group runs the function in one process."""
+    here = module.home(call)
+    if here is module.home(function) or group.exists != "unknown" or any(module.home(n) is here for n in inits):
+        return group
+    return Group("optional")
 
 
 def _used_elsewhere(module: Module, function: ast.AST) -> bool:
@@ -122,9 +139,8 @@ def _used_elsewhere(module: Module, function: ast.AST) -> bool:
         if other is module or not name:
             continue
         for d in other.bindings.definitions:
-            if d.kind == "import" and d.module.endswith(name) and module.resolver is not None:
-                if qualified in module.resolver(d.module, other):
-                    return True
+            if d.kind == "import" and d.module.endswith(name) and qualified in other.resolve(d.module):
+                return True
         if any(qualified in other.qualify(load) for load in other.attribute_loads.get(name, ())):
             return True
     return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from shardfix.analysis.bindings import (
     Bindings,
@@ -15,12 +16,16 @@ from shardfix.analysis.bindings import (
     FunctionNode,
     ScopeNode,
     attribute_key,
-    enclosing,
     parameters,
 )
+from shardfix.analysis.calling import called_functions, callers
 from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.names import SIGNATURES, canonical
 from shardfix.analysis.source_map import SourceMap
+from shardfix.analysis.tree import Parents, enclosing, home, plant, settle
+
+if TYPE_CHECKING:
+    from shardfix.analysis.project import Project
 
 _BUILTINS = frozenset(dir(builtins))
 _DEPTH = 8  # how many assignments a name is followed back
@@ -67,7 +72,7 @@ class Module:
     text: str
     tree: ast.Module
     source: SourceMap
-    parents: dict[ast.AST, ast.AST]
+    parents: Parents
     bindings: Bindings
     name: str
     calls: list[ast.Call]
@@ -75,24 +80,43 @@ class Module:
     classes: list[ast.ClassDef]
     attribute_definitions: dict[tuple[ast.ClassDef, str], list[Definition]] = field(default_factory=dict)
     attribute_loads: dict[str, list[ast.Attribute]] = field(default_factory=dict)
-    resolver: Callable[[str, Module], frozenset[str]] | None = None
-    finder: Callable[[str], list[tuple[Module, Definition]]] | None = None
-    caller_finder: Callable[[str], list[tuple[Module, ast.Call]]] | None = None
-    fellows: Sequence[Module] = ()  # every module of the project, this one included
+    project: Project | None = None  # what it is linked into
     _qualified: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
     _callers: dict[ast.AST, list[ast.Call]] | None = None
+
+    # -- files -----------------------------------------------------------------------------------------------
+
+    def home(self, node: ast.AST) -> Module:
+        """The module that a node belongs to: this one for a node that was made up.
+
+        Every question about a node is answered by its own module, whichever module of the project is asked.
+        """
+        return home(node, self)
+
+    @property
+    def fellows(self) -> tuple[Module, ...]:
+        """Every module of the project, this one included."""
+        return tuple(self.project.modules.values()) if self.project is not None else (self,)
+
+    def resolve(self, qualified: str) -> frozenset[str]:
+        """A qualified name as this module would import it, followed through the project's re-exports."""
+        return self.project.resolve(qualified, self) if self.project is not None else frozenset((qualified,))
 
     # -- names -----------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Forget what names were resolved to."""
+        """Forget what names were resolved to, and who calls what."""
         self._qualified.clear()
+        self._callers = None
 
     def qualify(self, node: ast.expr, depth: int = 0) -> frozenset[str]:
         """Every qualified name that an expression may stand for, resolved by scope; empty if none is known."""
         known = self._qualified.get(node)
         if known is not None:
             return known
+        own = self.home(node)
+        if own is not self:
+            return own.qualify(node, depth)
         if depth > _DEPTH:
             return frozenset()
         found: set[str] = set()
@@ -117,10 +141,7 @@ class Module:
         resolved: set[str] = set()
         for name in found:
             name = canonical(name)
-            if self.resolver is not None:
-                resolved |= {canonical(r) for r in self.resolver(name, self)}
-            else:
-                resolved.add(name)
+            resolved |= {canonical(r) for r in self.resolve(name)}
         result = frozenset(resolved)
         self._qualified[node] = result
         return result
@@ -146,7 +167,7 @@ class Module:
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around a node, from the inside out."""
-        return enclosing(node, self.parents)
+        return enclosing(node)
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node belongs to."""
@@ -164,8 +185,9 @@ class Module:
 
     def environment(self, node: ast.AST) -> Environment | None:
         """What each local name may be where an expression is evaluated; None if that is not known."""
-        scope = next((n for n in self.around(node) if isinstance(n, ScopeNode)), self.tree)
-        return self.bindings.environment(node, scope)
+        own = self.home(node)
+        scope = next((n for n in self.around(node) if isinstance(n, ScopeNode)), own.tree)
+        return own.bindings.environment(node, scope)
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """The class whose method a node stands in."""
@@ -190,113 +212,70 @@ class Module:
 
     def bases(self, cls: ast.ClassDef) -> set[str]:
         """Qualified names of a class's bases, those of base classes in this project included."""
-        found: set[str] = set()
-        todo: list[tuple[Module, ast.ClassDef]] = [(self, cls)]
-        seen = {cls}
-        while todo:
-            module, current = todo.pop()
-            for base in current.bases:
-                if isinstance(base, ast.Subscript):  # Base[T]
-                    base = base.value
-                found |= module.qualify(base)
-                for more in module.project_classes(base):
-                    if more[1] not in seen:
-                        seen.add(more[1])
-                        todo.append(more)
+        return {name for c in self.lineage(cls) for base in c.bases for name in self.qualify(_origin(base))}
+
+    def lineage(self, cls: ast.ClassDef) -> list[ast.ClassDef]:
+        """A class and the classes of this project that it derives from, the nearest first."""
+        found = [cls]
+        for current in found:  # grows while it is walked
+            found += [c for base in current.bases for c in self.project_classes(_origin(base)) if c not in found]
         return found
 
-    def project_classes(self, node: ast.expr) -> list[tuple[Module, ast.ClassDef]]:
-        """The classes of this project that an expression may stand for, each with its module."""
+    def project_classes(self, node: ast.expr) -> list[ast.ClassDef]:
+        """The classes of this project that an expression may stand for."""
         own = self.class_definition(node)
         if own is not None:
-            return [(self, own)]
-        found = [(m, d.node) for name in self.qualify(node) for m, d in self.named(name) if d.kind == "class"]
-        return [(m, cls) for m, cls in found if isinstance(cls, ast.ClassDef)]
+            return [own]
+        found = [d.node for name in sorted(self.qualify(node)) for d in self.named(name) if d.kind == "class"]
+        return [cls for cls in found if isinstance(cls, ast.ClassDef)]
 
-    def named(self, qualified: str) -> list[tuple[Module, Definition]]:
+    def named(self, qualified: str) -> list[Definition]:
         """What a qualified name is bound to at the top level of a module of this project."""
-        return self.finder(qualified) if self.finder is not None else []
+        return self.project.named(qualified) if self.project is not None else []
 
     def class_definition(self, node: ast.expr) -> ast.ClassDef | None:
-        """The class of this file that a name stands for."""
+        """The class that a name stands for by a class statement of its own file."""
         for d in self.bindings.reaching(node):
             if d.kind == "class" and isinstance(d.node, ast.ClassDef):
                 return d.node
         return None
 
     def method(self, cls: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """A method by name, looked up in the class and its bases in this file."""
-        todo, seen = [cls], {cls}
-        while todo:
-            current = todo.pop(0)
+        """A method by name, looked up in the class and its bases in this project."""
+        for current in self.lineage(cls):
             for s in current.body:
                 if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name == name:
                     return s
-            for base in current.bases:
-                own = self.class_definition(base)
-                if own is not None and own not in seen:
-                    seen.add(own)
-                    todo.append(own)
         return None
+
+    def attribute_values(self, cls: ast.ClassDef, name: str) -> list[Definition]:
+        """The assignments to ``self.name`` in the methods of a class."""
+        return self.home(cls).attribute_definitions.get((cls, name), [])
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    def called_functions(self, call: ast.Call) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions and methods of this project that a call may run (``__init__`` for a class)."""
+        return called_functions(self.home(call), call)
 
     def called_function(self, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The function or method of this file that a call runs (``__init__`` for a class)."""
-        func = call.func
-        if isinstance(func, ast.Name):
-            for d in self.bindings.reaching(func):
-                if isinstance(d.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and d.kind == "function":
-                    return d.node
-                if isinstance(d.node, ast.ClassDef) and d.kind == "class":
-                    return self.method(d.node, "__init__")
-        elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
-            if func.value.id in ("self", "cls"):
-                cls = self.class_of(call)
-                return self.method(cls, func.attr) if cls else None
-            owner = self.class_definition(func.value)
-            if owner is not None:
-                return self.method(owner, func.attr)
-            for d in self.bindings.reaching(func.value):
-                if d.kind == "assign" and isinstance(d.value, ast.Call) and d.index is None:
-                    owner = self.class_definition(d.value.func)
-                    if owner is not None:
-                        return self.method(owner, func.attr)
-        elif isinstance(func, ast.Attribute) and attribute_key(func.value) is not None:
-            owner = self._class_of_attribute(func.value)
-            return self.method(owner, func.attr) if owner is not None else None
-        return None
-
-    def _class_of_attribute(self, node: ast.expr) -> ast.ClassDef | None:
-        """The class of this file of which ``self.x`` is an instance, where every assignment says the same."""
-        assert isinstance(node, ast.Attribute)
-        definitions: Iterable[Definition] = self.bindings.reaching(node)
-        if not definitions and isinstance(node.value, ast.Name) and node.value.id == "self":
-            cls = self.class_of(node)
-            definitions = self.attribute_definitions.get((cls, node.attr), ()) if cls is not None else ()
-        found: set[ast.ClassDef | None] = set()
-        for d in definitions:
-            made = d.kind == "assign" and d.index is None and isinstance(d.value, ast.Call)
-            found.add(self.class_definition(d.value.func) if made and isinstance(d.value, ast.Call) else None)
-        return found.pop() if len(found) == 1 else None
+        """The function or method of this project that a call runs, as far as its file shows: an override in a derived
+        class may run in its place."""
+        found = self.called_functions(call)
+        return found[0] if found else None
 
     def callers(self, function: ast.AST) -> list[ast.Call]:
-        """The calls in this file that run a function of this file."""
-        if self._callers is None:
-            self._callers = {}
-            for call in self.calls:
-                target = self.called_function(call)
-                if target is not None:
-                    self._callers.setdefault(target, []).append(call)
-        return self._callers.get(function, [])
+        """The calls in this project that run one of its functions."""
+        own = self.home(function)
+        if own._callers is None:
+            own._callers = {}
+        if function not in own._callers:
+            own._callers[function] = callers(own, function)
+        return own._callers[function]
 
-    def callers_elsewhere(self, function: ast.AST) -> list[tuple[Module, ast.Call]]:
-        """The calls in other files of a top-level function of this file, or of the class whose ``__init__`` it is."""
-        name = getattr(function, "name", "")
-        outer = self.parents.get(function)
-        if name == "__init__" and isinstance(outer, ast.ClassDef):
-            name, outer = outer.name, self.parents.get(outer)
-        if self.caller_finder is None or not name or outer is not self.tree:
-            return []
-        return [(m, call) for m, call in self.caller_finder(f"{self.name}.{name}") if m is not self]
+    def callers_elsewhere(self, function: ast.AST) -> list[ast.Call]:
+        """The calls in other files of a function of this file."""
+        return [call for call in self.callers(function) if self.home(call) is not self.home(function)]
 
     def is_method(self, function: ast.AST) -> bool:
         """Whether a function is a method that takes ``self`` or ``cls`` first."""
@@ -306,20 +285,24 @@ class Module:
         return not any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in decorators)
 
     def parameter_for(self, call: ast.Call, argument: ast.AST) -> ast.arg | None:
-        """The parameter of a function of this file to which a call's argument (value or keyword) binds."""
+        """The parameter to which a call's argument (value or keyword) binds, of the function that it runs."""
         function = self.called_function(call)
-        if function is None:
-            return None
+        return self.parameter_of(function, call, argument) if function is not None else None
+
+    def parameter_of(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call, argument: ast.AST
+    ) -> ast.arg | None:
+        """The parameter of a function to which an argument (value or keyword) of a call of it binds."""
         names = parameters(function)
-        if self.is_method(function):
-            names = names[1:]
+        skipped = int(self.is_method(function) and not self._unbound(call))
+        names = names[skipped:]
         for i, value in enumerate(call.args):
             if isinstance(value, ast.Starred):
                 return None
             if value is argument:
                 return (
                     names[i]
-                    if i < len(names) and i < len(function.args.posonlyargs) + len(function.args.args)
+                    if i < len(names) and i < len(function.args.posonlyargs) + len(function.args.args) - skipped
                     else None
                 )
         for keyword in call.keywords:
@@ -327,10 +310,23 @@ class Module:
                 return next((n for n in names if n.arg == keyword.arg), None)
         return None
 
+    def _unbound(self, call: ast.Call) -> bool:
+        """Whether a method is called on its class, ``Base.__init__(self, loader)``: ``self`` is given."""
+        given = call.args[0] if call.args else None
+        return (
+            isinstance(call.func, ast.Attribute)
+            and isinstance(given, ast.Name)
+            and given.id == "self"
+            and bool(self.project_classes(call.func.value))
+        )
+
     # -- arguments -------------------------------------------------------------------------------------------
 
     def arguments(self, call: ast.Call, signature: str) -> Arguments:
         """A call's arguments bound to a signature of ``names.SIGNATURES``."""
+        own = self.home(call)
+        if own is not self:
+            return own.arguments(call, signature)
         order = SIGNATURES[signature]
         bound: dict[str, Argument] = {}
         opaque = ""
@@ -358,6 +354,9 @@ class Module:
         """The items of a dict whose making is visible in this file, each key with every value; None if it is not."""
         if depth > _DEPTH:
             return None
+        own = self.home(node)
+        if own is not self:
+            return own.dict_items(node, depth)
         if isinstance(node, ast.Dict):
             found: dict[str, list[ast.expr]] = {}
             for key, value in zip(node.keys, node.values, strict=True):
@@ -435,7 +434,12 @@ class Module:
     def evidence(self, node: ast.AST, text: str = "") -> Evidence:
         """The line on which a node starts, as evidence."""
         location = self.location(node)
-        return Evidence(location, text or self.source.line_text(location.line))
+        return Evidence(location, text or self.home(node).source.line_text(location.line))
+
+
+def _origin(base: ast.expr) -> ast.expr:
+    """``Base`` of a base class written ``Base[T]``."""
+    return base.value if isinstance(base, ast.Subscript) else base
 
 
 def _extend(found: dict[str, list[ast.expr]], more: dict[str, list[ast.expr]]) -> None:
@@ -489,17 +493,11 @@ def parse(path: str, text: str) -> Module:
             raise ParseFailure(Location(path, line, max(column, 1)), explain_syntax_error(text, error)) from None
         except (RecursionError, MemoryError, ValueError) as error:
             raise ParseFailure(Location(path, 1, 1), f"cannot be parsed ({type(error).__name__}: {error})") from None
-    parents: dict[ast.AST, ast.AST] = {}
     calls: list[ast.Call] = []
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
     classes: list[ast.ClassDef] = []
     loads: dict[str, list[ast.Attribute]] = {}
-    stack: list[ast.AST] = [tree]
-    while stack:
-        node = stack.pop()
-        for child in ast.iter_child_nodes(node):
-            parents[child] = node
-            stack.append(child)
+    for node in plant(tree):
         if isinstance(node, ast.Call):
             calls.append(node)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -512,8 +510,9 @@ def parse(path: str, text: str) -> Module:
     name = module_name(path)
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
     bindings = Bindings(tree, package)
-    module = Module(path, text, tree, SourceMap(path, text), parents, bindings, name, calls, functions, classes)
+    module = Module(path, text, tree, SourceMap(path, text), Parents(), bindings, name, calls, functions, classes)
     module.attribute_loads = loads
+    settle(tree, module)
     for d in bindings.definitions:
         if d.key.startswith("self."):
             cls = module.class_of(d.node)

@@ -23,7 +23,9 @@ class Project:
     by_name: dict[str, Module] = field(default_factory=dict)
     imports: dict[str, set[str]] = field(default_factory=dict)
     importers: dict[str, set[str]] = field(default_factory=dict)
-    _calls: dict[str, list[tuple[Module, ast.Call]]] | None = None
+    _calls: dict[str, list[ast.Call]] | None = None
+    _renamed: dict[str, set[str]] = field(default_factory=dict)
+    _derived: dict[ast.ClassDef, list[ast.ClassDef]] | None = None
     _resolved: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def find(self, dotted: str, importer: Module) -> Module | None:
@@ -90,35 +92,56 @@ class Project:
                     found |= self._follow(target, module, seen)
         return found
 
-    def named(self, qualified: str) -> list[tuple[Module, Definition]]:
-        """The top-level definitions of a resolved name (``pkg.data.make``), each with its module."""
+    def named(self, qualified: str) -> list[Definition]:
+        """The definitions of a resolved name: at a module's top level (``pkg.data.make``) or in a class there."""
         head, _, name = qualified.rpartition(".")
         module = self.by_name.get(head)
-        if module is None:
-            return []
-        found = module.bindings.exit_of(module.tree).get(name, frozenset())
-        return [(module, d) for d in sorted(found, key=lambda d: getattr(d.node, "lineno", 0))]
+        if module is not None:
+            found = module.bindings.exit_of(module.tree).get(name, frozenset())
+        else:
+            head, _, cls = head.rpartition(".")
+            module = self.by_name.get(head)
+            outer = module.bindings.exit_of(module.tree).get(cls, frozenset()) if module is not None else ()
+            classes = [d.node for d in outer if isinstance(d.node, ast.ClassDef)]
+            found = frozenset(d for c in classes if module for d in module.bindings.exit_of(c).get(name, ()))
+        return sorted(found, key=lambda d: getattr(d.node, "lineno", 0))
 
-    def calls_of(self, qualified: str) -> list[tuple[Module, ast.Call]]:
-        """The calls of a top-level function or class, in every module."""
+    def calls_named(self, names: Collection[str]) -> list[ast.Call]:
+        """The calls, in every module, that may be of a function of one of these names: also by a name that an import
+        gives it (``from data import make as build``)."""
         if self._calls is None:
             self._calls = {}
             for module in self.modules.values():
                 for call in module.calls:
-                    for name in module.callee(call):
-                        if name.rpartition(".")[0] in self.by_name:
-                            self._calls.setdefault(name, []).append((module, call))
-        return self._calls.get(qualified, [])
+                    self._calls.setdefault(_last(call.func), []).append(call)
+                for d in module.bindings.definitions:
+                    written = d.module.rpartition(".")[2]
+                    if d.kind == "import" and written != d.key:
+                        self._renamed.setdefault(written, set()).add(d.key)
+        wanted = dict.fromkeys(n for name in names for n in (name, *sorted(self._renamed.get(name, ()))))
+        return [call for name in wanted for call in self._calls.get(name, [])]
+
+    def derived(self, cls: ast.ClassDef) -> list[ast.ClassDef]:
+        """The classes of the project that derive from a class, through several levels."""
+        if self._derived is None:
+            self._derived = {}
+            for module in self.modules.values():
+                for c in module.classes:
+                    for base in module.lineage(c)[1:]:
+                        self._derived.setdefault(base, []).append(c)
+        return self._derived.get(cls, [])
+
+
+def _last(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
 def link(modules: dict[str, Module]) -> Project:
     """Link parsed modules into a project."""
     project = Project(modules, {m.name: m for m in modules.values()})
-    fellows = tuple(modules.values())
     for path, module in modules.items():
         module.forget()  # names resolved while fewer modules were known
-        module.resolver, module.finder, module.fellows = project.resolve, project.named, fellows
-        module.caller_finder = project.calls_of
+        module.project = project
         targets: set[str] = set()
         names = [d.module for d in module.bindings.definitions if d.kind == "import"]
         for dotted in [*names, *module.bindings.star_modules]:

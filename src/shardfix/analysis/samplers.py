@@ -76,7 +76,7 @@ def arms(module: Module, node: ast.expr, depth: int = 0, via: tuple[Definition, 
         if not definitions and isinstance(node, ast.Attribute):
             cls = module.class_of(node)
             if cls is not None and isinstance(node.value, ast.Name) and node.value.id == "self":
-                definitions = frozenset(module.attribute_definitions.get((cls, node.attr), []))
+                definitions = frozenset(module.attribute_values(cls, node.attr))
         if not definitions:
             return (Arm("unknown", node, module.source.source(node), definitions=via),)
         found = []
@@ -113,18 +113,16 @@ def _call(module: Module, node: ast.Call, depth: int, via: tuple[Definition, ...
 def _rank_aware(module: Module, node: ast.Call) -> bool:
     """Whether a call makes an instance of a class that derives from DistributedSampler, or is named so."""
     classes = module.project_classes(node.func)
-    if any(DISTRIBUTED_SAMPLER in m.bases(cls) for m, cls in classes):
+    if any(DISTRIBUTED_SAMPLER in module.bases(cls) for cls in classes):
         return True
     return not classes and any(_DISTRIBUTED.search(name) for name in module.callee(node))
 
 
 def _factories(module: Module, node: ast.Call) -> list[tuple[Module, ast.FunctionDef]]:
     """The functions of this project that a call may run and that are no class."""
-    own = module.called_function(node)
-    if own is not None and not module.project_classes(node.func):
-        return [(module, own)] if isinstance(own, ast.FunctionDef) else []
-    named = [(m, d.node) for name in sorted(module.callee(node)) for m, d in module.named(name)]
-    return [(m, f) for m, f in named if isinstance(f, ast.FunctionDef)]
+    if module.project_classes(node.func):
+        return []
+    return [(module.home(f), f) for f in module.called_functions(node) if isinstance(f, ast.FunctionDef)]
 
 
 def _made_by(

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from typing import cast
 
 from shardfix.analysis.model import Location
+from shardfix.analysis.tree import home
 from shardfix.rewrite.edits import Span
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -32,7 +33,10 @@ class SourceMap:
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node; a decorated definition starts at its first decorator, a comprehension is placed by what
-        it iterates."""
+        it iterates. It is a span of the node's own file."""
+        own = self._of(node)
+        if own is not self:
+            return own.span(node)
         node = _placed(node)
         line, column = node.lineno, node.col_offset
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
@@ -47,10 +51,13 @@ class SourceMap:
     def source(self, node: ast.AST) -> str:
         """The text of a node as written."""
         span = self.span(node)
-        return self.text[span.start : span.end]
+        return self._of(node).text[span.start : span.end]
 
     def location(self, node: ast.AST) -> Location:
         """Where a node starts, as users are told it."""
+        own = self._of(node)
+        if own is not self:
+            return own.location(node)
         node = _placed(node)
         return self.at(self.offset(node.lineno, node.col_offset))
 
@@ -58,6 +65,11 @@ class SourceMap:
         """Where a character offset is, as users are told it."""
         line = bisect_right(self.starts, offset)
         return Location(self.path, line, offset - self.starts[line - 1] + 1)
+
+    def _of(self, node: ast.AST) -> SourceMap:
+        """The map of the file that a node belongs to."""
+        own = home(node, None)
+        return own.source if own is not None else self
 
     def line_text(self, line: int) -> str:
         """The text of a 1-based line, without its newline, stripped."""

@@ -51,8 +51,7 @@ def _bound_to(module: Module, qualified: str, places: Sequence[ast.AST]) -> str 
 
 def _qualify(module: Module, imported: str) -> frozenset[str]:
     found = {canonical(imported)}
-    if module.resolver is not None:
-        found |= {canonical(r) for r in module.resolver(canonical(imported), module)}
+    found |= {canonical(r) for r in module.resolve(canonical(imported))}
     return frozenset(found)
 
 
