@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from shardfix.analysis.comments import Comments, Keep, lines_of, read_comments
+from shardfix.analysis.answers import answers_for, lines_of
+from shardfix.analysis.comments import Comments, Keep, read_comments
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
 from shardfix.analysis.module import Module
-from shardfix.analysis.owners import Ownership
 from shardfix.analysis.processes import main_process_guard
 from shardfix.analysis.project import Project
 from shardfix.analysis.refusals import REFUSALS
@@ -58,7 +58,7 @@ class _Outcome:
 
 
 def sites_of(project: Project, paths: Collection[str], options: Options) -> dict[str, list[Site]]:
-    """The sites of the chosen modules, with the owners that comments in the source name."""
+    """The sites of the chosen modules, with the user's answers about them."""
     regimes = program_regimes(project)
     subclasses = loader_subclasses(project)
     chosen = [path for path in sorted(paths) if path in project.modules]
@@ -72,11 +72,8 @@ def _sites(
     module: Module, regimes: ProgramRegimes, subclasses: frozenset[str], options: Options, comments: Comments
 ) -> list[Site]:
     sites = find_sites(module, regimes, options, subclasses)
-    owners = comments.owners
     for site in sites:
-        for line in lines_of(module, site.call):
-            if line in owners:
-                site.told_owner = Ownership(owners[line], (module.evidence(site.call, f"owner={owners[line]}"),))
+        site.answers = answers_for(module, site.call, comments.answers, options.owners, options.roles)
     return sites
 
 
@@ -123,7 +120,8 @@ def make_plan(
         outcomes.update(mine)
         suppressions.extend(told)
         notes.extend(
-            Finding("SHD929", where, message, remedy=REFUSALS["SHD929"].remedy) for where, message in comments.unknown
+            Finding("SHD929", where, message, remedy=REFUSALS["SHD929"].remedy)
+            for where, message in (*comments.unknown, *_unheeded(comments, sites))
         )
     everywhere = {loc: o.site for loc, o in outcomes.items()}
     if options.sanitizer != "off" and _chosen("SHD601", "add_sanitizer", options, path=""):
@@ -137,6 +135,24 @@ def make_plan(
         outcome.changes = [c for c in changes if outcome.site.location in c.sites]
     reports = tuple(_report(o) for o in outcomes.values())
     return Plan(tuple(changes), reports, everywhere, tuple(suppressions), tuple(notes), tuple(problems))
+
+
+def _unheeded(comments: Comments, sites: Sequence[Site]) -> list[tuple[Location, str]]:
+    """The answers in a file's comments that settle nothing, each with why."""
+    found: list[tuple[Location, str]] = []
+    for answer in (a for given in comments.answers.values() for a in given):
+        holding = [s for s in sites if answer in s.answers.all()]
+        if any(answer.question in s.heeded for s in holding):
+            continue
+        if not holding:
+            why = "no loader is built here, or another answer stands nearer"
+        elif answer.question in ("owner", "role"):
+            why = f"the source shows {getattr(holding[0], answer.question)} already"
+        else:
+            why = "nothing that is said of this loader depends on it"
+        message = f"`# shardfix: {answer.question}={answer.word}` settles nothing: {why}"
+        found.append((answer.evidence.location, message))
+    return found
 
 
 def _internal(path: str, error: Exception) -> Problem:
@@ -298,6 +314,8 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
         return "edit", o.changes[0].title, o.findings
     if o.kept:
         return "kept", o.kept, o.findings
+    if site.owner == "self" and site.answers.owner is not None:
+        return "kept", f"it shards itself, as {site.answers.owner.where} says", o.findings
     if site.owner not in _OURS:
         return "not-ours", f"{site.owner} shards its loaders by its own rules", o.findings
     if site.kind == "foreign":
@@ -317,7 +335,7 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
     if site.arguments.opaque and site.owner != "single":
         return "refused", REFUSALS["SHD903"].title, [_refusal(site, "SHD903", site.arguments.opaque)]
     if o.right:
-        return "right", o.right, []
+        return "kept" if "epoch" in site.heeded else "right", o.right, []
     if site.owner == "single":
         if site.options.target == "ddp":
             finding = _refusal(site, "SHD913", "no process group is ever created in this program")

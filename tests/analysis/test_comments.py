@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
+from loaders import module
 
-from loaders import module, site
-
-from shardfix.analysis.comments import lines_of, read_comments
+from shardfix.analysis.comments import read_comments
 
 
 def test_keep_with_codes_and_a_reason() -> None:
@@ -24,32 +22,39 @@ def test_keep_without_codes_holds_for_every_code() -> None:
     assert keep.covers("SHD999")
 
 
-def test_owner() -> None:
-    assert read_comments(module("x = 1  # shardfix: owner=accelerate\n")).owners == {1: "accelerate"}
+def said(text: str) -> list[tuple[int, str, str]]:
+    """Line, question and word of each answer."""
+    answers = read_comments(module(text)).answers
+    return [(line, a.question, a.word) for line, given in answers.items() for a in given]
+
+
+def test_answers_with_words_for_people_behind_them() -> None:
+    assert said("x = 1  # shardfix: owner=accelerate prepared in engine.py\n") == [(1, "owner", "accelerate")]
+    assert said("x = 1  # shardfix: role=eval, metric=reduced\n") == [(1, "role", "eval"), (1, "metric", "reduced")]
+    assert said("x = 1  # shardfix: owner = ddp epoch=told\n") == [(1, "owner", "ddp"), (1, "epoch", "told")]
+
+
+def test_a_comment_of_another_tool_may_stand_in_front_and_a_second_one_behind() -> None:
+    text = "x = 1  # noqa: E501  # shardfix: role=eval  # shardfix: keep[SHD904] on purpose\n"
+    assert said(text) == [(1, "role", "eval")]
+    keep = read_comments(module(text)).keeps[1]
+    assert (keep.codes, keep.reason, str(keep.location)) == (("SHD904",), "on purpose", "train.py:1:45")
 
 
 def test_what_says_nothing_known_is_told_with_its_place() -> None:
-    found = read_comments(module("x = 1  # shardfix: owner=nobody\n#  shardfix: ignore\n"))
-    assert [(str(where), message.split(";")[0]) for where, message in found.unknown] == [
-        ("train.py:1:8", "`# shardfix: owner=nobody` says nothing that is known"),
+    found = read_comments(module("x = 1  # shardfix: role=trian\n#  shardfix: ignore\ny = 2  # shardfix: rolle=eval\n"))
+    assert [(str(where), message) for where, message in found.unknown] == [
+        ("train.py:1:8", "`# shardfix: role=trian`: role is one of train, eval"),
         ("train.py:2:1", "`# shardfix: ignore` says nothing that is known"),
+        ("train.py:3:8", "`# shardfix: rolle=eval` asks for 'rolle'; there are owner, role, epoch, metric"),
     ]
+
+
+def test_that_the_owner_is_unknown_is_no_answer() -> None:
+    (told,) = read_comments(module("x = 1  # shardfix: owner=unknown\n")).unknown
+    assert told[1].startswith("`# shardfix: owner=unknown`: owner is one of accelerate, ddp, single, self, ")
 
 
 def test_a_string_is_no_comment() -> None:
     found = read_comments(module('x = "# shardfix: keep"\n'))
-    assert (found.keeps, found.owners, found.unknown) == ({}, {}, ())
-
-
-def test_a_comment_on_any_line_of_the_statement_counts() -> None:
-    found = site(
-        "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\n"
-        "def make():\n    return DataLoader(\n        d,\n        shuffle=True,  # shardfix: owner=accelerate\n    )\n"
-    )
-    assert found.owner == "accelerate"
-
-
-def test_the_lines_of_a_loop_s_header_are_not_those_of_its_body() -> None:
-    found = module("for b in f(\n    1\n):\n    pass\n")
-    (call,) = (n for n in ast.walk(found.tree) if isinstance(n, ast.Call))
-    assert list(lines_of(found, call)) == [1, 2, 3]
+    assert (found.keeps, found.answers, found.unknown) == ({}, {}, ())

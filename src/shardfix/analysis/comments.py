@@ -1,21 +1,20 @@
-"""What the user says in the source: ``# shardfix: keep[CODE] reason`` and ``# shardfix: owner=NAME``."""
+"""What the user says in the source: ``# shardfix: keep[CODE] reason``, and answers such as ``owner=accelerate``."""
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
 
-from shardfix.analysis.model import Location, Owner
+from shardfix.analysis.answers import VOCABULARY, Answer
+from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.module import Module
 
-_COMMENT = re.compile(r"#\s*shardfix:\s*(?P<word>.*)$")
-_KEEP = re.compile(r"keep(?:\[(?P<codes>[^\]]*)\])?\s*(?P<reason>.*)$")
-_OWNER = re.compile(r"owner\s*=\s*(?P<owner>[\w-]+)")
+_COMMENT = re.compile(r"#\s*shardfix:\s*")
+_KEEP = re.compile(r"keep\b(?:\[(?P<codes>[^\]]*)\])?\s*(?P<reason>.*)$")
+_ANSWER = re.compile(r"(?P<question>\w+)\s*=\s*(?P<word>[\w-]*)(?:\s*,\s*|\s+|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,45 +32,56 @@ class Keep:
 
 @dataclass(frozen=True)
 class Comments:
-    """The keeps and owners of one file by line, and comments that say neither."""
+    """The keeps and answers of one file by line, and comments that say neither."""
 
     keeps: Mapping[int, Keep]
-    owners: Mapping[int, Owner]
+    answers: Mapping[int, tuple[Answer, ...]]
     unknown: tuple[tuple[Location, str], ...] = ()
 
 
 def read_comments(module: Module) -> Comments:
     """The comments addressed to shardfix in a file; strings that look like one are not taken."""
     keeps: dict[int, Keep] = {}
-    owners: dict[int, Owner] = {}
+    answers: dict[int, tuple[Answer, ...]] = {}
     unknown: list[tuple[Location, str]] = []
     if "shardfix:" not in module.text:
-        return Comments(keeps, owners)
+        return Comments(keeps, answers)
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(module.text).readline))
     except (tokenize.TokenError, SyntaxError):
-        return Comments(keeps, owners)
+        return Comments(keeps, answers)
     for token in tokens:
-        found = _COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
-        if found is None:
+        if token.type != tokenize.COMMENT:
             continue
-        line, word = token.start[0], found["word"].strip()
-        location = Location(module.path, line, token.start[1] + 1)
-        keep, owner = _KEEP.match(word), _OWNER.match(word)
-        if keep:
-            codes = tuple(c.strip().upper() for c in (keep["codes"] or "").split(",") if c.strip())
-            keeps[line] = Keep(location, codes, keep["reason"].strip())
-        elif owner and owner["owner"] in get_args(Owner):
-            owners[line] = owner["owner"]  # type: ignore[assignment]
-        else:
-            unknown.append((location, f"`# shardfix: {word}` says nothing that is known"))
-    return Comments(keeps, owners, tuple(unknown))
+        line = token.start[0]
+        # `# shardfix: owner=ddp` and `# shardfix: role=eval  # shardfix: keep[SHD904]` are one token each.
+        starts = list(_COMMENT.finditer(token.string))
+        for start, following in zip(starts, [*starts[1:], None], strict=True):
+            word = token.string[start.end() : following.start() if following else None].strip()
+            location = Location(module.path, line, token.start[1] + start.start() + 1)
+            keep = _KEEP.match(word)
+            if keep:
+                codes = tuple(c.strip().upper() for c in (keep["codes"] or "").split(",") if c.strip())
+                keeps[line] = Keep(location, codes, keep["reason"].strip())
+                continue
+            given = _answers(word, Evidence(location, f"# shardfix: {word}"))
+            if isinstance(given, str):
+                unknown.append((location, given))
+            else:
+                answers[line] = (*answers.get(line, ()), *given)
+    return Comments(keeps, answers, tuple(unknown))
 
 
-def lines_of(module: Module, node: ast.AST) -> range:
-    """The lines of the simple statement, or of the header, that a node stands in."""
-    statement = module.statement(node)
-    end = getattr(node, "end_lineno", None) or statement.lineno
-    if not hasattr(statement, "body"):
-        end = statement.end_lineno or end
-    return range(statement.lineno, end + 1)
+def _answers(word: str, evidence: Evidence) -> tuple[Answer, ...] | str:
+    """The answers with which a comment begins (what follows them is for people), or what is wrong with it."""
+    found: list[Answer] = []
+    rest = word
+    while match := _ANSWER.match(rest):
+        question, said = match["question"], match["word"]
+        if question not in VOCABULARY:
+            return f"`# shardfix: {word}` asks for {question!r}; there are {', '.join(VOCABULARY)}"
+        if said not in VOCABULARY[question]:
+            return f"`# shardfix: {word}`: {question} is one of {', '.join(VOCABULARY[question])}"
+        found.append(Answer(question, said, evidence))
+        rest = rest[match.end() :]
+    return tuple(found) if found else f"`# shardfix: {word}` says nothing that is known"

@@ -24,6 +24,7 @@ Owner = Literal[
     "xla",
     "jax",
     "mesh",
+    "self",
     "unknown",
 ]
 Tier = Literal["safe", "cosmetic", "unsafe", "report"]
@@ -89,6 +90,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One line on a loader's way from its construction to what reads it, and what happens there."""
+
+    location: Location
+    text: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class SiteReport:
     """What became of one site: every site is edited, right, refused, kept by the user, or not ours."""
 
@@ -101,6 +111,16 @@ class SiteReport:
     findings: tuple[Finding, ...] = ()
     changes: tuple[Change, ...] = ()
     why: str = ""
+    chain: tuple[Step, ...] = ()  # only where it was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An answer in the settings: a word for the loaders that a function, class, module or path pattern builds."""
+
+    name: str
+    word: str
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +137,6 @@ class Options:
     eval_set_epoch: bool = True
     prepare_functions: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
+    owners: tuple[Setting, ...] = ()
+    roles: tuple[Setting, ...] = ()
     old_accelerate: Evidence | None = None  # where the project asks for an accelerate below 0.30

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from shardfix.analysis.answers import Answers, Question, settle_owner, settle_role
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
 from shardfix.analysis.evaluation import Evaluation, evaluation, role
@@ -35,6 +36,17 @@ class Site:
     options: Options
     siblings: list[Site] = field(default_factory=list, repr=False)
     told_owner: Ownership | None = None
+    answers: Answers = Answers()
+    heeded: set[Question] = field(default_factory=set, repr=False)
+
+    def answered(self, question: Question, *words: str) -> bool:
+        """Whether the user answers a question with one of these words. To be asked only where the answer settles
+        something: it counts as used."""
+        answer = getattr(self.answers, question)
+        if answer is None or answer.word not in words:
+            return False
+        self.heeded.add(question)
+        return True
 
     @property
     def location(self) -> Location:
@@ -102,7 +114,11 @@ class Site:
         """Who shards the loader at run time, with evidence."""
         if self.told_owner is not None:
             return self.told_owner
-        return ownership(self.module, self.call, self.flow, self.regimes, self.options)
+        shown = ownership(self.module, self.call, self.flow, self.regimes, self.options)
+        found = settle_owner(self.answers.owner, shown, self.regimes)
+        if found is not shown:
+            self.heeded.add("owner")
+        return found
 
     @property
     def owner(self) -> Owner:
@@ -139,6 +155,13 @@ class Site:
     @cached_property
     def role(self) -> Role:
         """Train or eval."""
+        shown = self._shown_role()
+        found = settle_role(self.answers.role, shown)
+        if found != shown:
+            self.heeded.add("role")
+        return found
+
+    def _shown_role(self) -> Role:
         names: list[str] = []
         if self.target is not None:
             names.append(self.module.source.source(self.target))
