@@ -216,7 +216,7 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
     ask = ("none" if arm is None else "kind") if condition else ""
     told = tell_epoch(site, name, ask, class_name, sampler_is_new=arm is None)
     if isinstance(told, Untold):
-        if tell and not is_read_once(site):
+        if tell and not is_read_once(site) and not site.answered("epoch", "told"):
             return refuse(site, told.code, instead=told.why)
     elif tell or site.options.eval_set_epoch:
         edits.extend(told)

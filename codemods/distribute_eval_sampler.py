@@ -11,7 +11,7 @@ from shardfix.codemods._sharding import shard
 from shardfix.analysis.accumulation import accumulated
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.flow import last_name
-from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import is_world_size, main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -51,7 +51,7 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
     edits = _ordered(module, arms)
     if not edits:
         return [metric or "a DistributedSampler shards it"]
-    if _may_train(site):
+    if _may_train(site) and not site.answered("role", "eval"):
         return [refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
     shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
     if any(s.role != "eval" for s in shared):
@@ -94,7 +94,7 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     if not any(accumulated(loop) for loop in loops) or found.exact is not None:
         return None
     evidence = site.module.evidence(distributed[0].node)
-    if found.reduction is None:
+    if found.reduction is None and not site.answered("metric", "reduced", "exact"):
         return Finding(
             "SHD503",
             site.location,
@@ -104,14 +104,23 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         )
     if all(a.constant("drop_last") is True for a in distributed):
         return None  # nothing is repeated; up to W-1 samples are left out
+    if site.answered("metric", "exact"):
+        return None
     return Finding(
         "SHD502",
         site.location,
         "up to W-1 samples are counted twice in the reduced metric: the sampler repeats samples so that the ranks "
         "are even",
-        (evidence, found.reduction),
+        (evidence, *_reduction(site)),
         "lay the gathered results in turn and cut them at len(dataset), or place them by index",
     )
+
+
+def _reduction(site: Site) -> tuple[Evidence, ...]:
+    """The line that shows that the metric is reduced, or says so."""
+    answer = site.answers.metric
+    said = answer.evidence if answer is not None and "metric" in site.heeded else None
+    return tuple(e for e in (site.evaluation.reduction, said) if e is not None)
 
 
 def _rest_of(site: Site) -> ast.expr | None:
@@ -152,7 +161,7 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         return refuse(site, "SHD905", note="on one of its paths", evidence=(found.sometimes,))
     if _rest_of(site) is not None:
         return "it holds what the sharded loader leaves out, which each rank evaluates alike"
-    if not found.functions:
+    if not found.functions and not site.answered("metric", "reduced", "exact"):
         return refuse(site, "SHD923")
     if found.positional is not None:
         return refuse(site, "SHD921", evidence=(found.positional,))
@@ -161,12 +170,13 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         return refuse(site, "SHD906", note=note, evidence=(found.gathers,))
     reason = ""
     code = ""
-    if found.reduction is None:
+    exact = found.exact is not None or site.answered("metric", "exact")
+    if found.reduction is None and not site.answered("metric", "reduced", "exact"):
         code, reason = (
             "SHD904",
             "the metric is not reduced across ranks: sharded, each rank's covers its own share only",
         )
-    elif found.exact is None:
+    elif not exact:
         code, reason = "SHD906", "up to W-1 samples are counted twice: padding reaches the reduced metric"
     elif _drops_last(site):
         code, reason = "SHD906", "drop_last leaves out other samples once the loader is sharded"
@@ -176,9 +186,8 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
     if division is not None and not reason:
         code, reason = "SHD930", f"line {division.location.line} divides the length by the processes again"
     if reason and not options.unsafe:
-        shown = (division if code == "SHD930" else found.reduction,)
-        evidence = tuple(e for e in shown if e is not None)
-        return refuse(site, code, note=reason if found.exact is not None else "", evidence=evidence)
+        evidence = (division,) if code == "SHD930" and division is not None else _reduction(site)
+        return refuse(site, code, note=reason if exact else "", evidence=evidence)
     edits = shard(site, shuffle="False", tell=False)
     if isinstance(edits, Finding):
         return edits
@@ -194,7 +203,7 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
             "with W processes each rank evaluates 1/W of the samples; until now each evaluated all of them",
             *lengths(site, "it is W times shorter now"),
         ),
-        evidence=tuple(e for e in (*site.owner_evidence, found.reduction, found.exact) if e is not None),
+        evidence=(*site.owner_evidence, *_reduction(site), *((found.exact,) if found.exact is not None else ())),
     )
 
 

@@ -46,7 +46,7 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
         return refuse(site, "SHD915")
     if site.kinds & {"parameter", "unknown"}:
         return refuse(site, "SHD902")
-    if not site.flow.of("iterate", "next", "argument"):
+    if not site.flow.of("iterate", "next", "argument") and not site.answered("epoch", "told"):
         return refuse(site, "SHD909", note="nothing in this file trains on the loader")
     if any(
         a.kind == "random" and (a.constant("num_samples") is not None or a.constant("replacement")) for a in site.arms

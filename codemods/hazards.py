@@ -230,6 +230,8 @@ def _not_gathered(site: Site) -> Iterator[Finding]:
             method = parent.attr if isinstance(parent, ast.Attribute) else ""
             if isinstance(sum_.added, ast.Constant) or method == "update" or _gathers_itself(module, sum_.target):
                 continue
+            if site.answered("metric", "reduced", "exact"):
+                return
             yield Finding(
                 "SHD504",
                 site.location,

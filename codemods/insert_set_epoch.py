@@ -232,6 +232,8 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         return _told_in_vain(site) or "its sampler is told the epoch"
     if site.role == "eval" and any(a.constant("shuffle") is None for a in distributed):
         return None  # distribute_eval_sampler settles it
+    if site.answers.epoch is not None and site.answered("epoch", "told"):
+        return f"its sampler is told the epoch, as {site.answers.epoch.where} says"
     module = site.module
     claimed = {id(c.call) for s in site.siblings for c in s.told}
     for call in set_epoch_calls(module):

@@ -127,7 +127,8 @@ def _feeds_metric(site: Site) -> bool:
 
 
 def _exact(site: Site) -> bool:
-    return site.evaluation.exact is not None
+    answer = site.answers.metric
+    return site.evaluation.exact is not None or (answer is not None and answer.word == "exact")
 
 
 def _recipe_of(change: Change, before: Site, after: Site) -> Recipe | Unproven:
