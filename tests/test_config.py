@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardfix.analysis.model import Options
+from shardfix.analysis.model import Evidence, Location, Options, Setting
 from shardfix.config import Asked, Config, ConfigError, checked_codes, load
 
 
@@ -34,7 +34,15 @@ eval-set-epoch = false
 
 [tool.shardfix.per-file-ignores]
 "legacy/*" = ["SHD3"]
+
+[tool.shardfix.owners]
+"pkg.data.make_loader" = "accelerate"
+pkg.other = "self"
+
+[tool.shardfix.roles]
+"scripts/*.py" = "eval"
 """
+    file = "pyproject.toml"
     assert load(project(tmp_path, settings)) == Config(
         tmp_path,
         Options(
@@ -46,6 +54,15 @@ eval-set-epoch = false
             eval_set_epoch=False,
             prepare_functions=("prepare_all",),
             per_file_ignores=(("legacy/*", ("SHD3",)),),
+            owners=(
+                Setting(
+                    "pkg.data.make_loader",
+                    "accelerate",
+                    Evidence(Location(file, 16, 1), '"pkg.data.make_loader" = "accelerate"'),
+                ),
+                Setting("pkg.other", "self", Evidence(Location(file, 17, 1), 'pkg.other = "self"')),
+            ),
+            roles=(Setting("scripts/*.py", "eval", Evidence(Location(file, 20, 1), '"scripts/*.py" = "eval"')),),
         ),
         exclude=("third_party/", "*_old.py"),
     )
@@ -107,6 +124,22 @@ def test_cosmetic_changes_are_off_where_asked_unless_codes_are_selected(tmp_path
             '[tool.shardfix.per-file-ignores]\n"a/*" = ["insert_epoch"]\n',
             "[tool.shardfix.per-file-ignores] 'a/*': unknown code or codemod 'insert_epoch'; did you mean insert_set",
             id="no such codemod",
+        ),
+        pytest.param(
+            '[tool.shardfix.owners]\n"a.make" = "acelerate"\n',
+            "[tool.shardfix.owners] 'a.make' is 'acelerate'; did you mean 'accelerate'?",
+            id="no such owner",
+        ),
+        pytest.param(
+            '[tool.shardfix.roles]\nmake = "both"\n',
+            "[tool.shardfix.roles] 'make' is 'both'; it is one of train, eval",
+            id="no such role",
+        ),
+        pytest.param(
+            '[tool.shardfix.owners]\nmake = ["ddp"]\n',
+            "[tool.shardfix] owners is {'make': ['ddp']}; it must be a table of name = word, as in "
+            '{ "pkg.data.make_loader" = "accelerate" }',
+            id="list for word",
         ),
         pytest.param(
             "[tool]\nshardfix = 3\n", "`shardfix` in [tool] is 3; it must be a table, [tool.shardfix]", id="no table"

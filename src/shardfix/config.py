@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from shardfix.analysis.model import Options, Target
+from shardfix.analysis.model import Evidence, Location, Options, Setting, Target
+
+if TYPE_CHECKING:
+    from shardfix.analysis.answers import Question
 
 TARGETS = ("auto", "accelerate", "ddp")
 SANITIZER = ("changed", "all", "off")
@@ -24,6 +28,8 @@ KEYS = (
     "sanitizer-from",
     "eval-set-epoch",
     "per-file-ignores",
+    "owners",
+    "roles",
 )
 
 
@@ -80,6 +86,8 @@ def load(root: Path, asked: Asked | None = None) -> Config:
         eval_set_epoch=given.truth("eval-set-epoch", default=True),
         prepare_functions=given.strings("prepare-functions"),
         per_file_ignores=given.codes_by_file("per-file-ignores"),
+        owners=given.answers("owners", "owner"),
+        roles=given.answers("roles", "role"),
     )
     return Config(root, options, given.strings("exclude"))
 
@@ -133,7 +141,7 @@ class _Settings:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.table = _table(path)
+        self.text, self.table = _table(path)
         for key in self.table:
             if key not in KEYS:
                 meant = nearest(key, KEYS)
@@ -172,22 +180,65 @@ class _Settings:
         where = f"{self.path}: [tool.shardfix.{key}]"
         return tuple((pattern, checked_codes(codes, f"{where} {pattern!r}")) for pattern, codes in value.items())
 
+    def answers(self, key: str, question: Question) -> tuple[Setting, ...]:
+        """The answers to a question, each with its line: what is named = a word of ``analysis.answers``."""
+        if key not in self.table:
+            return ()
+        from shardfix.analysis.answers import VOCABULARY
+
+        words = VOCABULARY[question]
+        named = _flat(self.table[key])
+        if named is None:
+            example = f'{{ "pkg.data.make_loader" = "{next(iter(words))}" }}'
+            raise self.wrong(key, f"a table of name = word, as in {example}")
+        for name, word in named.items():
+            if word not in words:
+                meant = nearest(word, words)
+                way_out = f"did you mean {meant[0]!r}?" if meant else f"it is one of {', '.join(words)}"
+                raise ConfigError(f"{self.path}: [tool.shardfix.{key}] {name!r} is {word!r}; {way_out}")
+        return tuple(Setting(name, word, self.line_of(key, name)) for name, word in named.items())
+
+    def line_of(self, key: str, name: str) -> Evidence:
+        """The line of an entry of a table, as evidence; of the table or the file where it is written otherwise."""
+        lines = self.text.splitlines()
+        head = next((i for i, line in enumerate(lines) if re.match(rf"\s*\[tool\.shardfix\.{key}\]", line)), 0)
+        entry = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*=""")
+        number = next((i for i in range(head, len(lines)) if entry.match(lines[i])), head)
+        return Evidence(Location(self.path.name, number + 1, 1), lines[number].strip())
+
 
 def _is_strings(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _table(path: Path) -> Mapping[str, Any]:
+def _flat(value: object, prefix: str = "") -> dict[str, str] | None:
+    """A table of strings; TOML reads an unquoted ``pkg.data = "x"`` as tables in tables, which are joined again."""
+    if not isinstance(value, Mapping):
+        return None
+    found: dict[str, str] = {}
+    for name, item in value.items():
+        if isinstance(item, str):
+            found[prefix + name] = item
+            continue
+        inner = _flat(item, f"{prefix}{name}.")
+        if inner is None:
+            return None
+        found |= inner
+    return found
+
+
+def _table(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """The file's text and what it says to shardfix."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        return {}
+        return "", {}
     except OSError as error:
         raise ConfigError(f"{path}: can't be read ({error.strerror}); make it readable, or remove it") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8, which TOML must be; save it as UTF-8") from None
     if "shardfix" not in text:
-        return {}  # what other tools made of the file is not our concern
+        return text, {}  # what other tools made of the file is not our concern
     tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         tool = tomllib.loads(text.replace("\r\n", "\n")).get("tool", {})
@@ -196,4 +247,4 @@ def _table(path: Path) -> Mapping[str, Any]:
     table = tool.get("shardfix", {}) if isinstance(tool, Mapping) else {}
     if not isinstance(table, Mapping):
         raise ConfigError(f"{path}: `shardfix` in [tool] is {table!r}; it must be a table, [tool.shardfix]")
-    return table
+    return text, table

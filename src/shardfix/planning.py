@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from shardfix.analysis.answers import answers_for, lines_of
+from shardfix.analysis.answers import answers_for, lines_of, most_specific
 from shardfix.analysis.comments import Comments, Keep, read_comments
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
 from shardfix.analysis.module import Module
@@ -123,6 +123,7 @@ def make_plan(
             Finding("SHD929", where, message, remedy=REFUSALS["SHD929"].remedy)
             for where, message in (*comments.unknown, *_unheeded(comments, sites))
         )
+    notes.extend(_idle(project, regimes, subclasses, options))
     everywhere = {loc: o.site for loc, o in outcomes.items()}
     if options.sanitizer != "off" and _chosen("SHD601", "add_sanitizer", options, path=""):
         guarded = frozenset(
@@ -153,6 +154,25 @@ def _unheeded(comments: Comments, sites: Sequence[Site]) -> list[tuple[Location,
         message = f"`# shardfix: {answer.question}={answer.word}` settles nothing: {why}"
         found.append((answer.evidence.location, message))
     return found
+
+
+def _idle(
+    project: Project, regimes: Mapping[str, ProgramRegimes], subclasses: frozenset[str], options: Options
+) -> list[Finding]:
+    """The settings that answer for no loader of the whole project, whatever part of it was asked about."""
+    waiting = [*options.owners, *options.roles]
+    for path, module in project.modules.items():
+        if not waiting:
+            break
+        for site in find_sites(module, regimes[path], options, subclasses):
+            waiting = [s for s in waiting if most_specific((s,), module, site.call) is None]
+    remedy = "name the function, class, module or file that builds the loader as it is imported, or take the line out"
+    return [
+        Finding(
+            "SHD929", s.evidence.location, f"{s.name!r} in the settings names nothing that builds a loader", (), remedy
+        )
+        for s in waiting
+    ]
 
 
 def _internal(path: str, error: Exception) -> Problem:

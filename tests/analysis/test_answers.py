@@ -241,3 +241,15 @@ def test_a_metric_of_a_prepared_loader() -> None:
 def test_a_comment_that_settles_nothing_is_told(text: str, why: str) -> None:
     (note,) = plan(text).notes
     assert (note.code, note.message) == ("SHD929", why)
+
+
+def test_a_setting_that_names_nothing_is_told_whatever_files_are_asked_about() -> None:
+    files = {"pkg/data.py": FACTORY.format("", "", ""), "pkg/other.py": "x = 1\n"}
+    asked = Options(owners=settings(**{"pkg.data.mak": "ddp", "Data.make": "ddp"}), sanitizer="off")
+    for paths in (("pkg/data.py",), ("pkg/other.py",)):
+        (note,) = make_plan(project(files), paths, asked).notes
+        assert (note.code, str(note.location), note.message) == (
+            "SHD929",
+            "pyproject.toml:1:1",
+            "'pkg.data.mak' in the settings names nothing that builds a loader",
+        )

@@ -77,9 +77,10 @@ def _answers(word: str, evidence: Evidence) -> tuple[Answer, ...] | str:
     found: list[Answer] = []
     rest = word
     while match := _ANSWER.match(rest):
-        question, said = match["question"], match["word"]
-        if question not in VOCABULARY:
-            return f"`# shardfix: {word}` asks for {question!r}; there are {', '.join(VOCABULARY)}"
+        said = match["word"]
+        question = next((q for q in VOCABULARY if q == match["question"]), None)
+        if question is None:
+            return f"`# shardfix: {word}` asks for {match['question']!r}; there are {', '.join(VOCABULARY)}"
         if said not in VOCABULARY[question]:
             return f"`# shardfix: {word}`: {question} is one of {', '.join(VOCABULARY[question])}"
         found.append(Answer(question, said, evidence))

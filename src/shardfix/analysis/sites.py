@@ -36,7 +36,7 @@ class Site:
     options: Options
     siblings: list[Site] = field(default_factory=list, repr=False)
     told_owner: Ownership | None = None
-    answers: Answers = Answers()
+    answers: Answers = field(default_factory=Answers)
     heeded: set[Question] = field(default_factory=set, repr=False)
 
     def answered(self, question: Question, *words: str) -> bool:
