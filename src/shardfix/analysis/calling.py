@@ -16,8 +16,12 @@ _DEPTH = 5  # steps back from an object to what made it
 _FAMILY = 40  # more derived classes than this are a framework's, not a program's own
 
 
-def called_functions(module: Module, call: ast.Call) -> list[Function]:
-    """The functions and methods that a call may run: what its file shows first, then overrides in derived classes."""
+def called_functions(module: Module, call: ast.Call, depth: int = 0, *, passed: bool = True) -> list[Function]:
+    """The functions and methods that a call may run: what its file shows first, then overrides in derived classes.
+
+    Args:
+        passed: whether a method of a parameter is looked for in what the callers give to the parameter.
+    """
     func = call.func
     found: list[Function] = []
     if isinstance(func, ast.Name):
@@ -28,7 +32,7 @@ def called_functions(module: Module, call: ast.Call) -> list[Function]:
             elif d.kind == "class" and isinstance(d.node, ast.ClassDef):
                 found += _methods(module, d.node, "__init__", overrides=False)
     elif isinstance(func, ast.Attribute):
-        for cls in instance_classes(module, func.value):
+        for cls in instance_classes(module, func.value, depth, passed=passed):
             found += _methods(module, cls, func.attr, overrides=_is_self(func.value))
         for cls in module.project_classes(func.value):  # Base.__init__(self, ..), Factory.make(..)
             found += _methods(module, cls, func.attr, overrides=False)
@@ -63,51 +67,51 @@ def _is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def instance_classes(module: Module, node: ast.expr, depth: int = 0) -> list[ast.ClassDef]:
+def instance_classes(module: Module, node: ast.expr, depth: int = 0, *, passed: bool = True) -> list[ast.ClassDef]:
     """The classes of the project of which the value of an expression is an instance, as far as it is seen.
 
     Empty where one of the things that the value may be is not seen, so that no answer is taken for the whole.
     """
-    found = list(_classes(module, node, depth))
+    found = list(_classes(module, node, depth, passed))
     return [] if None in found else list(dict.fromkeys(c for c in found if c is not None))
 
 
-def _classes(module: Module, node: ast.expr, depth: int) -> Iterator[ast.ClassDef | None]:
+def _classes(module: Module, node: ast.expr, depth: int, passed: bool) -> Iterator[ast.ClassDef | None]:
     module = module.home(node)
     if depth > _DEPTH:
         yield None
     elif isinstance(node, ast.Call):
-        yield from _made_by(module, node, depth)
+        yield from _made_by(module, node, depth, passed)
     elif isinstance(node, ast.Name) and _is_self(node) and module.class_of(node) is not None:
         yield module.class_of(node)
     elif isinstance(node, (ast.Name, ast.Attribute)):
         definitions = list(module.bindings.reaching(node))
         if not definitions and isinstance(node, ast.Attribute):
-            for cls in instance_classes(module, node.value, depth + 1):
+            for cls in instance_classes(module, node.value, depth + 1, passed=passed):
                 for member in module.lineage(cls):
                     definitions += module.attribute_values(member, node.attr)
         if not definitions:
             definitions = [d for name in module.qualify(node) for d in module.named(name) if d.kind == "assign"]
         for d in definitions:
             if not (isinstance(d.value, ast.Constant) and d.value.value is None):
-                yield from _bound(module, d, depth)
+                yield from _bound(module, d, depth, passed)
         if not definitions:
             yield None
     elif isinstance(node, ast.IfExp):
-        yield from _classes(module, node.body, depth + 1)
-        yield from _classes(module, node.orelse, depth + 1)
+        yield from _classes(module, node.body, depth + 1, passed)
+        yield from _classes(module, node.orelse, depth + 1, passed)
     else:
         yield None
 
 
-def _bound(module: Module, d: Definition, depth: int) -> Iterator[ast.ClassDef | None]:
+def _bound(module: Module, d: Definition, depth: int, passed: bool) -> Iterator[ast.ClassDef | None]:
     """The classes of what a definition binds."""
     if d.kind == "assign" and d.value is not None and d.index is None:
-        yield from _classes(module, d.value, depth + 1)
+        yield from _classes(module, d.value, depth + 1, passed)
     elif d.kind == "import":
         defined = [o for name in module.home(d.node).resolve(d.module) for o in module.named(name) if o is not d]
         for other in defined:
-            yield from _bound(module, other, depth + 1)
+            yield from _bound(module, other, depth + 1, passed)
         if not defined:
             yield None
     elif d.kind == "parameter" and isinstance(d.node, ast.arg):
@@ -115,8 +119,10 @@ def _bound(module: Module, d: Definition, depth: int) -> Iterator[ast.ClassDef |
         annotated = module.project_classes(annotation) if annotation is not None else []
         if annotated:
             yield from annotated
-        else:
+        elif passed:
             yield from _passed(module, d, depth)
+        else:
+            yield None
     else:
         yield None
 
@@ -124,18 +130,19 @@ def _bound(module: Module, d: Definition, depth: int) -> Iterator[ast.ClassDef |
 def _passed(module: Module, d: Definition, depth: int) -> Iterator[ast.ClassDef | None]:
     """The classes of what the callers of a function give to its parameter."""
     function = d.scope
-    calls = module.callers(function) if isinstance(function, Function) and depth < 2 else []
+    # Callers by name: a method whose caller is known by a parameter of its own would ask this question again.
+    calls = callers(module, function, passed=False) if isinstance(function, Function) and depth < 2 else []
     given = [argument_of(module, function, call, d.key) for call in calls if isinstance(function, Function)]
     for value in given:
         if value is None:
             yield None
         else:
-            yield from _classes(module, value, depth + 1)
+            yield from _classes(module, value, depth + 1, False)
     if not given:
         yield None
 
 
-def _made_by(module: Module, call: ast.Call, depth: int) -> Iterator[ast.ClassDef | None]:
+def _made_by(module: Module, call: ast.Call, depth: int, passed: bool) -> Iterator[ast.ClassDef | None]:
     if isinstance(call.func, ast.Name) and call.func.id == "super":
         cls = module.class_of(call)
         yield from module.lineage(cls)[1:2] if cls is not None else (None,)
@@ -144,11 +151,11 @@ def _made_by(module: Module, call: ast.Call, depth: int) -> Iterator[ast.ClassDe
     yield from classes
     if classes:
         return
-    functions = called_functions(module, call) if depth < _DEPTH else []
+    functions = called_functions(module, call, depth + 1, passed=passed) if depth < _DEPTH else []
     for function in functions:
         for n in ast.walk(function):
             if isinstance(n, ast.Return) and n.value is not None and module.function(n) is function:
-                yield from _classes(module, n.value, depth + 1)
+                yield from _classes(module, n.value, depth + 1, passed)
     if not functions:
         yield None
 
@@ -162,7 +169,7 @@ def argument_of(module: Module, function: Function, call: ast.Call, name: str) -
     return None
 
 
-def callers(module: Module, function: ast.AST) -> list[ast.Call]:
+def callers(module: Module, function: ast.AST, *, passed: bool = True) -> list[ast.Call]:
     """The calls that run a function, in the order of files and lines."""
     if not isinstance(function, Function):
         return []
@@ -176,7 +183,7 @@ def callers(module: Module, function: ast.AST) -> list[ast.Call]:
         candidates = [c for c in module.calls if _last(c.func) in names]
     else:
         candidates = module.project.calls_named(names)
-    return [c for c in candidates if function in called_functions(module.home(c), c)]
+    return [c for c in candidates if function in called_functions(module.home(c), c, passed=passed)]
 
 
 def _last(func: ast.expr) -> str:

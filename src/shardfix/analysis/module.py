@@ -82,7 +82,9 @@ class Module:
     attribute_loads: dict[str, list[ast.Attribute]] = field(default_factory=dict)
     project: Project | None = None  # what it is linked into
     _qualified: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
-    _callers: dict[ast.AST, list[ast.Call]] | None = None
+    _callers: dict[ast.AST, list[ast.Call]] = field(default_factory=dict)
+    _lineages: dict[ast.ClassDef, list[ast.ClassDef]] = field(default_factory=dict)
+    _called: dict[ast.Call, list[ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
 
     # -- files -----------------------------------------------------------------------------------------------
 
@@ -107,7 +109,9 @@ class Module:
     def forget(self) -> None:
         """Forget what names were resolved to, and who calls what."""
         self._qualified.clear()
-        self._callers = None
+        self._callers.clear()
+        self._called.clear()
+        self._lineages.clear()
 
     def qualify(self, node: ast.expr, depth: int = 0) -> frozenset[str]:
         """Every qualified name that an expression may stand for, resolved by scope; empty if none is known."""
@@ -216,10 +220,13 @@ class Module:
 
     def lineage(self, cls: ast.ClassDef) -> list[ast.ClassDef]:
         """A class and the classes of this project that it derives from, the nearest first."""
-        found = [cls]
-        for current in found:  # grows while it is walked
-            found += [c for base in current.bases for c in self.project_classes(_origin(base)) if c not in found]
-        return found
+        own = self.home(cls)
+        known = own._lineages.get(cls)
+        if known is None:
+            known = own._lineages[cls] = [cls]
+            for current in known:  # grows while it is walked
+                known += [c for base in current.bases for c in self.project_classes(_origin(base)) if c not in known]
+        return known
 
     def project_classes(self, node: ast.expr) -> list[ast.ClassDef]:
         """The classes of this project that an expression may stand for."""
@@ -256,7 +263,10 @@ class Module:
 
     def called_functions(self, call: ast.Call) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions and methods of this project that a call may run (``__init__`` for a class)."""
-        return called_functions(self.home(call), call)
+        own = self.home(call)
+        if call not in own._called:
+            own._called[call] = called_functions(own, call)
+        return own._called[call]
 
     def called_function(self, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The function or method of this project that a call runs, as far as its file shows: an override in a derived
@@ -267,8 +277,6 @@ class Module:
     def callers(self, function: ast.AST) -> list[ast.Call]:
         """The calls in this project that run one of its functions."""
         own = self.home(function)
-        if own._callers is None:
-            own._callers = {}
         if function not in own._callers:
             own._callers[function] = callers(own, function)
         return own._callers[function]
