@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import ACCELERATOR
-from shardfix.analysis.objects import Kind, is_a
+from shardfix.analysis.instances import Kind, is_a
 
 TRAINER_HOOKS = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
 
