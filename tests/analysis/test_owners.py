@@ -447,16 +447,20 @@ def test_frameworks_that_shard_in_their_own_way(text: str, owner: str) -> None:
     assert site(PLAIN + text).owner == owner
 
 
-def test_a_module_that_a_ddp_program_imports_is_unknown() -> None:
+@pytest.mark.parametrize(("demo", "owner"), [("", "ddp"), ("from data import make\nmake(1)\n", "unknown")])
+def test_the_programs_that_run_a_function_decide_where_they_agree(demo: str, owner: str) -> None:
     found = site(
         {
             "data.py": PLAIN + "def make(d):\n    return DataLoader(d)\n",
             "main.py": "import torch.distributed as dist\nfrom data import make\ndist.init_process_group()\nmake(1)\n",
+            "demo.py": demo,
         },
         "data.py",
     )
-    assert found.owner == "unknown"
-    assert found.ownership.missing.startswith("main.py imports this module and runs under ddp")
+    assert found.owner == owner
+    assert found.ownership.missing == (
+        "main.py runs it under ddp and demo.py runs it in one process" if owner == "unknown" else ""
+    )
 
 
 @pytest.mark.parametrize("more", ["", "import torch.distributed as dist\ndist.init_process_group()\n"])

@@ -9,7 +9,7 @@ from shardfix.analysis.accelerators import is_trainer_hook
 from shardfix.analysis.flow import Flow, last_name
 from shardfix.analysis.model import Evidence, Options, Owner
 from shardfix.analysis.module import Module
-from shardfix.analysis.regimes import ProgramRegimes, is_lightning
+from shardfix.analysis.regimes import ProgramRegimes, is_lightning, regime_of
 
 _LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
 _PREPARES = ("prepare", "prepare_data_loader", "setup")
@@ -55,42 +55,27 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
     unseen = _perhaps_prepared(module, flow)
     if unseen is not None:
         return unseen
-    present = {r.owner for r in regimes.own}
+    ruling = regime_of(regimes, module, call)
+    if ruling.missing:
+        return Ownership("unknown", ruling.evidence, ruling.missing)
+    present = {r.owner for r in ruling.regimes}
     for owner in _PROGRAM_OWNERS:
         if owner in present:
-            evidence = regimes.first(owner)
+            evidence = ruling.first(owner)
             return Ownership(owner, (evidence,) if evidence else ())
     if flow.bounded:
         return Ownership("unknown", missing="the loader goes through more code than is followed")
     if "lightning" in present and not present & {"ddp", "accelerate"}:
-        evidence = regimes.first("lightning")
+        evidence = ruling.first("lightning")
         assert evidence is not None
         if flow.of("returned", "escape", "argument"):
             return Ownership("lightning", (evidence,))
-    accelerate = regimes.first("accelerate")
+    accelerate = ruling.first("accelerate")
     if accelerate is not None:
         return _unprepared(module, flow, accelerate)
-    if "ddp" in present:
-        evidence = regimes.first("ddp")
-        assert evidence is not None
-        mine = [r for r in regimes.own if r.owner == "ddp"]
-        elsewhere = next(((path, r) for path, r in regimes.outer if r.owner == "accelerate"), None)
-        if elsewhere is not None and all(r.what == "sampler" for r in mine):
-            path, regime = elsewhere
-            return Ownership(
-                "unknown",
-                (evidence, regime.evidence),
-                f"the DistributedSampler in line {evidence.location.line} is all that speaks for ddp here, and {path} "
-                "imports this module and runs under accelerate",
-            )
-        return Ownership("ddp", (evidence,))
-    if regimes.outer:
-        path, regime = regimes.outer[0]
-        return Ownership(
-            "unknown",
-            (regime.evidence,),
-            f"{path} imports this module and runs under {regime.owner}; what owns the loader is not shown here",
-        )
+    ddp = ruling.first("ddp")
+    if ddp is not None:
+        return Ownership("ddp", (ddp,))
     return Ownership("single")
 
 
