@@ -210,8 +210,8 @@ def test_paths_choose_what_is_edited_and_facts_come_from_the_whole_project(tmp_p
     result = run(root, paths=["data.py"])
 
     (report,) = result.sites
-    assert (report.location.path, report.owner) == ("data.py", "unknown")
-    assert report.why == ("main.py imports this module and runs under ddp; what owns the loader is not shown here")
+    assert (report.location.path, report.owner) == ("data.py", "ddp")
+    assert [str(e.location) for e in report.owner_evidence] == ["main.py:4:1"]
     assert result.files == ()
 
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module, attribute_key
+from shardfix.analysis.objects import field_of, imported_loads, instance_loads, self_loads
 from shardfix.analysis.rebinding import Rebinding, always_before, rebindings, replaced
 
 UseKind = Literal[
-    "prepare", "iterate", "next", "attribute", "argument", "escape", "returned", "length", "sanitize", "discarded"
+    "prepare",
+    "iterate",
+    "next",
+    "attribute",
+    "argument",
+    "handed",
+    "escape",
+    "returned",
+    "length",
+    "sanitize",
+    "discarded",
 ]
 Selector = int | str
 ANY = "*"
@@ -34,8 +45,8 @@ class Use:
     """One use of the value.
 
     Args:
-        kind: what happens to it.
-        node: the loop, call, attribute or other node that uses it.
+        kind: what happens to it; ``argument`` of a call that is not seen into, ``handed`` to one that is followed.
+        node: the loop, call, attribute or other node that uses it; it may stand in another file.
         value: the expression that stands for the value there.
         prepared: the ``prepare`` call it went through before, if any.
         calls: the calls through whose parameters it came here, outermost first.
@@ -46,27 +57,57 @@ class Use:
     value: ast.expr
     prepared: ast.Call | None
     calls: tuple[ast.Call, ...]
+    state: _State = field(repr=False)
+
+    @property
+    def via(self) -> tuple[ast.expr, ...]:
+        """The expressions that stood for the value on its way here, from the construction on."""
+        found: list[ast.expr] = []
+        state: _State | None = self.state
+        while state is not None:
+            found.append(state.node)
+            state = state.before
+        return tuple(dict.fromkeys(reversed(found)))
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """All uses of a value; ``aliases`` are the expressions that stand for it; ``bounded`` says a limit was hit."""
+    """All uses of a value in the project.
+
+    Args:
+        uses: what becomes of it, in the order in which it is found.
+        aliases: the expressions that stand for it.
+        bounded: whether it goes through more code than is followed.
+        lost: the qualified names of what it is handed to that no parsed file of the project defines.
+    """
 
     uses: tuple[Use, ...]
     aliases: frozenset[ast.expr]
     bounded: bool = False
+    lost: frozenset[str] = frozenset()
 
     def of(self, *kinds: UseKind) -> list[Use]:
         """The uses of some kinds."""
         return [u for u in self.uses if u.kind in kinds]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _State:
+    """An expression, how the value is got at from it (``loaders["train"]``), and how it came there."""
+
     node: ast.expr
-    access: tuple[Selector, ...]
-    prepared: ast.Call | None
-    calls: tuple[ast.Call, ...]
+    access: tuple[Selector, ...] = ()
+    prepared: ast.Call | None = None
+    calls: tuple[ast.Call, ...] = ()
+    before: _State | None = field(default=None, repr=False)
+
+    def at(self, node: ast.expr, access: tuple[Selector, ...] | None = None) -> _State:
+        """The value at the next expression on its way."""
+        return _State(node, self.access if access is None else access, self.prepared, self.calls, self)
+
+    def held(self, access: tuple[Selector, ...]) -> _State:
+        """The value at the same expression, got at otherwise."""
+        return replace(self, access=access)
 
 
 def last_name(func: ast.expr) -> str:
@@ -77,29 +118,30 @@ def last_name(func: ast.expr) -> str:
 
 
 def follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] = ()) -> Flow:
-    """Follow the value of ``origin`` through names, attributes, containers, parameters and returns of one file."""
+    """Follow the value of ``origin`` through names, attributes, containers, parameters, returns and files."""
     walker = _Walker(module, prepare_functions)
-    walker.push(_State(origin, (), None, ()))
+    walker.push(_State(origin))
     steps = 0
     while walker.queue and steps < _LIMIT:
         walker.step(walker.queue.popleft())
         steps += 1
-    return Flow(tuple(walker.uses), frozenset(walker.aliases), bounded=bool(walker.queue))
+    return Flow(tuple(walker.uses), frozenset(walker.aliases), bool(walker.queue), frozenset(walker.lost))
 
 
 class _Walker:
     def __init__(self, module: Module, prepare_functions: tuple[str, ...]) -> None:
-        self.module = module
+        self.module = module  # answers for the nodes of every file
         self.prepare_functions = prepare_functions
         self.queue: deque[_State] = deque()
-        self.seen: set[tuple[ast.expr, tuple[Selector, ...], bool]] = set()
+        self.seen: set[tuple[ast.expr, tuple[Selector, ...], bool, tuple[ast.Call, ...]]] = set()
         self.uses: list[Use] = []
         self.aliases: set[ast.expr] = set()
         self.used: set[tuple[str, ast.AST, bool]] = set()
-        self.rebound: list[Rebinding] | None = None
+        self.lost: set[str] = set()
+        self.rebound: dict[Module, list[Rebinding]] = {}
 
     def push(self, state: _State) -> None:
-        key = (state.node, state.access, state.prepared is not None)
+        key = (state.node, state.access, state.prepared is not None, state.calls)
         if key not in self.seen and len(state.access) <= 4 and not self.prepared_in_place(state):
             self.seen.add(key)
             self.queue.append(state)
@@ -108,15 +150,16 @@ class _Walker:
         """Whether the raw value is no longer in a container: prepare() has replaced it by what it makes of it."""
         if not state.access or state.prepared is not None or not isinstance(state.node, (ast.Name, ast.Attribute)):
             return False
-        if self.rebound is None:
-            self.rebound = rebindings(self.module, self.prepare_functions)
-        return bool(self.rebound) and replaced(self.module, self.rebound, state.node, state.access[0])
+        m = self.module.home(state.node)
+        if m not in self.rebound:
+            self.rebound[m] = rebindings(m, self.prepare_functions)
+        return bool(self.rebound[m]) and replaced(m, self.rebound[m], state.node, state.access[0])
 
     def use(self, kind: UseKind, node: ast.AST, state: _State) -> None:
         key = (kind, node, state.prepared is not None)
         if key not in self.used:
             self.used.add(key)
-            self.uses.append(Use(kind, node, state.node, state.prepared, state.calls))
+            self.uses.append(Use(kind, node, state.node, state.prepared, state.calls, state))
 
     # -- one step --------------------------------------------------------------------------------------------
 
@@ -135,24 +178,23 @@ class _Walker:
                 self.use("escape", parent, s)
         elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
             for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
-                self.assign(s, target, parent)
+                self.assign(s, target)
         elif isinstance(parent, ast.NamedExpr):
-            self.assign(s, parent.target, parent)
-            self.push(_State(parent, s.access, s.prepared, s.calls))
+            self.assign(s, parent.target)
+            self.push(s.at(parent))
         elif isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
-            if isinstance(parent.ctx if not isinstance(parent, ast.Set) else ast.Load(), ast.Load):
-                position = parent.elts.index(node)
-                self.container(s, parent, position)
+            if isinstance(parent, ast.Set) or isinstance(parent.ctx, ast.Load):
+                self.container(s, parent, parent.elts.index(node))
         elif isinstance(parent, ast.Dict):
             position = next(i for i, v in enumerate(parent.values) if v is node) if node in parent.values else -1
             key = parent.keys[position] if position >= 0 else None
             selector = key.value if isinstance(key, ast.Constant) and isinstance(key.value, (str, int)) else ANY
-            self.push(_State(parent, (selector, *s.access), s.prepared, s.calls))
+            self.push(s.at(parent, (selector, *s.access)))
         elif isinstance(parent, (ast.Return, ast.Yield)):
             self.returned(s, parent, s.access if isinstance(parent, ast.Return) else (ANY, *s.access))
         elif isinstance(parent, (ast.IfExp, ast.BoolOp)):
             if not (isinstance(parent, ast.IfExp) and parent.test is node):
-                self.push(_State(parent, s.access, s.prepared, s.calls))
+                self.push(s.at(parent))
         elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
             if parent.iter is node:
                 self.loop(s, parent)
@@ -161,23 +203,22 @@ class _Walker:
         elif isinstance(parent, ast.Subscript):
             self.subscript(s, parent)
         elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            self.push(_State(parent, (ANY, *s.access), s.prepared, s.calls))
-        elif isinstance(parent, (ast.Starred, ast.Await)):
-            if isinstance(parent, ast.Await):
-                self.push(_State(parent, s.access, s.prepared, s.calls))
-            else:
-                self.push_container_parent(s, parent)
+            self.push(s.at(parent, (ANY, *s.access)))
+        elif isinstance(parent, ast.Await):
+            self.push(s.at(parent))
+        elif isinstance(parent, ast.Starred):
+            self.starred(s, parent)
         elif isinstance(parent, ast.Lambda):
             self.use("escape", parent, s)
         elif isinstance(parent, ast.Expr):
             self.use("discarded", parent, s)
 
-    def push_container_parent(self, s: _State, starred: ast.Starred) -> None:
+    def starred(self, s: _State, starred: ast.Starred) -> None:
         outer = self.module.parents[starred]
         if isinstance(outer, ast.Call) and s.access:
-            self.argument(_State(s.node, s.access[1:], s.prepared, s.calls), outer, starred)
+            self.argument(s.held(s.access[1:]), outer, starred)
         elif isinstance(outer, (ast.Tuple, ast.List)):
-            self.push(_State(outer, (ANY, *s.access[1:]), s.prepared, s.calls))
+            self.push(s.at(outer, (ANY, *s.access[1:])))
 
     def container(self, s: _State, parent: ast.Tuple | ast.List | ast.Set, position: int) -> None:
         outer = self.module.parents[parent]
@@ -190,25 +231,25 @@ class _Walker:
             and len(outer.targets[0].elts) == len(parent.elts)
             and not any(isinstance(e, ast.Starred) for e in [*outer.targets[0].elts, *parent.elts])
         ):
-            self.assign(s, outer.targets[0].elts[position], outer)
+            self.assign(s, outer.targets[0].elts[position])
             return
-        self.push(_State(parent, (position, *s.access), s.prepared, s.calls))
+        self.push(s.at(parent, (position, *s.access)))
 
-    def assign(self, s: _State, target: ast.expr, statement: ast.AST) -> None:
+    # -- targets ---------------------------------------------------------------------------------------------
+
+    def assign(self, s: _State, target: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             for i, element in enumerate(target.elts):
                 inner = element.value if isinstance(element, ast.Starred) else element
                 if s.access and (s.access[0] in (i, ANY) or (isinstance(s.access[0], int) and s.access[0] < 0)):
-                    self.assign(_State(s.node, s.access[1:], s.prepared, s.calls), inner, statement)
+                    self.assign(s.held(s.access[1:]), inner)
         elif isinstance(target, ast.Name):
             self.definition(s, target, target.id)
         elif isinstance(target, ast.Attribute):
             key = attribute_key(target)
             if key is not None:
                 self.definition(s, target, key)
-                if key.startswith("self."):
-                    self.class_attribute(s, target, statement)
-            self.anywhere_attribute(s, target)
+            self.object_attribute(s, target)
         elif isinstance(target, ast.Subscript):
             index = target.slice
             selector = index.value if isinstance(index, ast.Constant) and isinstance(index.value, (str, int)) else ANY
@@ -216,67 +257,58 @@ class _Walker:
 
     def definition(self, s: _State, target: ast.expr, key: str) -> None:
         for d in self.module.bindings.definitions_at(target, key):
-            for reader in self.module.bindings.readers(d):
-                self.push(_State(reader, s.access, s.prepared, s.calls))
+            for reader in [*self.module.bindings.readers(d), *imported_loads(self.module, d)]:
+                self.push(s.at(reader))
 
-    def class_attribute(self, s: _State, target: ast.Attribute, statement: ast.AST) -> None:
-        """``self.x = value``: loads of ``self.x`` in other methods that no later rebinding in this one overrides."""
+    def object_attribute(self, s: _State, target: ast.Attribute) -> None:
+        """``x.attribute = value``: the loads of that attribute on the same object in other places."""
         m = self.module
         cls = m.class_of(target)
+        if isinstance(target.value, ast.Name) and target.value.id == "self" and cls is not None:
+            if self.stands(s, cls, target):
+                for load in self_loads(m, cls, target.attr):
+                    if not m.bindings.reaching(load):  # else a definition in its own method decides
+                        self.push(s.at(load))
+            for load in instance_loads(m, cls, target.attr):
+                if not self.replaced_before(load):
+                    self.push(s.at(load))
+            return
+        made = m.instances(target.value)
+        for cls in made:
+            for load in [*self_loads(m, cls, target.attr), *instance_loads(m, cls, target.attr)]:
+                if not m.bindings.reaching(load):
+                    self.push(s.at(load))
+        if not made and attribute_key(target) is None:
+            self.use("escape", target, s)
+
+    def stands(self, s: _State, cls: ast.ClassDef, target: ast.Attribute) -> bool:
+        """Whether a method's end leaves the value in ``self.x``, and none replaces it by what prepare() returns."""
+        m = self.module
         method = m.function(target)
-        if cls is None or method is None:
-            return
         key = f"self.{target.attr}"
-        standing = m.bindings.exit_of(method).get(key, frozenset())
         mine = m.bindings.definitions_at(target, key)
+        if method is None:
+            return False
+        standing = m.bindings.exit_of(method).get(key, frozenset())
         if standing and not any(d in standing for d in mine):
-            return
-        if s.prepared is None and self.rebound_prepared(cls, target.attr, mine):
-            return
-        for load in m.attribute_loads.get(target.attr, []):
-            if not (isinstance(load.value, ast.Name) and load.value.id == "self"):
-                continue
-            if m.bindings.reaching(load):
-                continue  # a definition in its own method decides
-            if m.class_of(load) is cls or self.related(m.class_of(load), cls):
-                self.push(_State(load, s.access, s.prepared, s.calls))
+            return False
+        return s.prepared is not None or not self.rebound_prepared(cls, target.attr, mine)
 
     def rebound_prepared(self, cls: ast.ClassDef, attribute: str, mine: frozenset[Definition]) -> bool:
         """Whether another method replaces the attribute by what ``prepare`` makes of it."""
-        for d in self.module.attribute_definitions.get((cls, attribute), []):
+        for d in self.module.attribute_values(cls, attribute):
             if d in mine or not isinstance(d.value, ast.Call):
                 continue
-            if is_prepare(self.module, d.value, self.prepare_functions) and any(
+            if is_prepare(self.module.home(d.value), d.value, self.prepare_functions) and any(
                 isinstance(a, ast.Attribute) and a.attr == attribute for a in d.value.args
             ):
                 return self.module.function(d.node) is not None
         return False
 
-    def related(self, a: ast.ClassDef | None, b: ast.ClassDef) -> bool:
-        if a is None:
-            return False
-        return any(self.module.class_definition(base) is b for base in a.bases) or any(
-            self.module.class_definition(base) is a for base in b.bases
-        )
-
-    def anywhere_attribute(self, s: _State, target: ast.Attribute) -> None:
-        """``trainer.loader = value`` on another object: its loads by that attribute name on other names."""
-        if isinstance(target.value, ast.Name) and target.value.id == "self":
-            for load in self.module.attribute_loads.get(target.attr, []):
-                if isinstance(load.value, ast.Name) and load.value.id not in ("self", "cls"):
-                    if any(
-                        isinstance(d.statement, ast.stmt) and always_before(self.module, d.statement, load)
-                        for d in self.module.bindings.reaching(load)
-                    ):
-                        continue  # assigned anew on every path to it
-                    owner = None
-                    for d in self.module.bindings.reaching(load.value):
-                        if isinstance(d.value, ast.Call):
-                            owner = self.module.class_definition(d.value.func)
-                    if owner is not None and owner is self.module.class_of(target):
-                        self.push(_State(load, s.access, s.prepared, s.calls))
-        elif attribute_key(target) is None:
-            self.use("escape", target, s)
+    def replaced_before(self, load: ast.Attribute) -> bool:
+        """Whether an attribute is assigned anew on every path to a load."""
+        statements = [d.statement for d in self.module.bindings.reaching(load)]
+        return any(isinstance(s, ast.stmt) and always_before(self.module, s, load) for s in statements)
 
     def stored(self, s: _State, container: ast.expr, selector: Selector) -> None:
         """``container[key] = value`` or ``container.append(value)``: the container's other loads hold the value."""
@@ -284,20 +316,25 @@ class _Walker:
         access = (selector, *s.access)
         if isinstance(container, ast.Name):
             for d in m.bindings.reaching(container):
-                for reader in m.bindings.readers(d):
+                for reader in [*m.bindings.readers(d), *imported_loads(m, d)]:
                     if reader is not container:
-                        self.push(_State(reader, access, s.prepared, s.calls))
+                        self.push(s.at(reader, access))
         elif isinstance(container, ast.Attribute) and isinstance(container.value, ast.Name):
-            for load in m.attribute_loads.get(container.attr, []):
-                if load is not container and m.class_of(load) is m.class_of(container):
-                    self.push(_State(load, access, s.prepared, s.calls))
+            cls = m.class_of(container) if container.value.id == "self" else None
+            owners = [cls] if cls is not None else m.instances(container.value)
+            for owner in owners:
+                for load in [*self_loads(m, owner, container.attr), *instance_loads(m, owner, container.attr)]:
+                    if load is not container:
+                        self.push(s.at(load, access))
+            if not owners:
+                self.use("escape", container, s)
         else:
             self.use("escape", container, s)
 
     # -- calls -----------------------------------------------------------------------------------------------
 
     def argument(self, s: _State, call: ast.Call, argument: ast.AST) -> None:
-        m = self.module
+        m = self.module.home(call)
         if argument is call.func:
             return
         name = last_name(call.func)
@@ -314,13 +351,13 @@ class _Walker:
                 return
             if name in ("sanitize",) and s.access == ():
                 self.use("sanitize", call, s)
-                self.push(_State(call, s.access, s.prepared, s.calls))
+                self.push(s.at(call))
                 return
             if is_prepare(m, call, self.prepare_functions) and s.access == ():
                 self.prepare(s, call, argument)
                 return
             if name in _ITERATES or name in _PROGRESS:
-                self.push(_State(call, (ITERATOR,), s.prepared, s.calls))
+                self.push(s.at(call, (ITERATOR,)))
                 return
         elif is_prepare(m, call, self.prepare_functions):
             # prepare(*loaders) or prepare(loaders): the result has the same form.
@@ -332,7 +369,7 @@ class _Walker:
                 access = (ANY, 1, *s.access[1:])
             elif name == "zip" and argument in call.args:
                 access = (ANY, call.args.index(argument), *s.access[1:])
-            self.push(_State(call, s.access if name == "dict" else access, s.prepared, s.calls))
+            self.push(s.at(call, s.access if name == "dict" else access))
             return
         elif name == "len":
             return
@@ -343,14 +380,35 @@ class _Walker:
         ):
             self.stored(s, call.func.value, ANY)
             return
-        target = m.called_function(call)
-        if target is not None:
-            parameter = m.parameter_for(call, argument)
-            if parameter is not None:
-                for d in m.bindings.definitions_at(parameter, parameter.arg):
-                    for reader in m.bindings.readers(d):
-                        self.push(_State(reader, s.access, s.prepared, (*s.calls, call)))
-                return
+        if not self.handed(s, call, argument):
+            self.unseen(s, call)
+
+    def handed(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
+        """Follow a value into the functions that a call of the project runs; False where one of them is not seen."""
+        m = self.module
+        functions = m.called_functions(call)
+        parameters = [(f, m.parameter_of(f, call, argument)) for f in functions]
+        if not functions:
+            fields = [(c, field_of(m, c, call, argument)) for c in m.project_classes(call.func)]
+            for cls, name in fields:
+                for load in [*self_loads(m, cls, name), *instance_loads(m, cls, name)] if name else ():
+                    self.push(s.at(load))
+            return bool(fields) and all(name for _, name in fields)
+        calls = s.calls if call in s.calls else (*s.calls, call)
+        for _, parameter in parameters:
+            if parameter is None:
+                continue
+            for d in m.bindings.definitions_at(parameter, parameter.arg):
+                for reader in m.bindings.readers(d):
+                    self.push(replace(s.at(reader), calls=calls))
+        if s.access == ():
+            self.use("handed", call, s)
+        return all(parameter is not None for _, parameter in parameters)
+
+    def unseen(self, s: _State, call: ast.Call) -> None:
+        """A value handed to what is not seen into."""
+        m = self.module
+        self.lost |= m.qualify(call.func)
         if s.access == () or s.access[0] == ITERATOR:
             self.use("argument", call, s)
             outer = m.parents[call]
@@ -366,7 +424,7 @@ class _Walker:
         if last_name(call.func) == "prepare" and argument in call.args and (len(call.args) > 1 or starred):
             position: Selector = ANY if starred else call.args.index(argument)
             access = (position, *s.access)
-        self.push(_State(call, access, call, s.calls))
+        self.push(replace(s.at(call, access), prepared=call))
 
     # -- other contexts --------------------------------------------------------------------------------------
 
@@ -374,7 +432,7 @@ class _Walker:
         if s.access == () or s.access == (ITERATOR,):
             self.use("iterate", loop, s)
         elif s.access:
-            self.assign(_State(s.node, s.access[1:], s.prepared, s.calls), loop.target, loop)
+            self.assign(s.held(s.access[1:]), loop.target)
 
     def attribute(self, s: _State, attribute: ast.Attribute) -> None:
         m = self.module
@@ -385,13 +443,13 @@ class _Walker:
         if isinstance(call, ast.Call) and call.func is attribute:
             rest = s.access[1:]
             if attribute.attr == "values":
-                self.push(_State(call, (ANY, *rest), s.prepared, s.calls))
+                self.push(s.at(call, (ANY, *rest)))
             elif attribute.attr == "items":
-                self.push(_State(call, (ANY, 1, *rest), s.prepared, s.calls))
+                self.push(s.at(call, (ANY, 1, *rest)))
             elif attribute.attr in ("get", "pop"):
-                self.push(_State(call, rest, s.prepared, s.calls))
+                self.push(s.at(call, rest))
             elif attribute.attr == "copy":
-                self.push(_State(call, s.access, s.prepared, s.calls))
+                self.push(s.at(call))
 
     def subscript(self, s: _State, subscript: ast.Subscript) -> None:
         if subscript.value is not s.node or not s.access or not isinstance(subscript.ctx, ast.Load):
@@ -400,23 +458,26 @@ class _Walker:
         wanted = s.access[0]
         exact = isinstance(index, ast.Constant) and isinstance(index.value, (str, int))
         if isinstance(index, ast.Slice):
-            self.push(_State(subscript, (ANY, *s.access[1:]), s.prepared, s.calls))
+            self.push(s.at(subscript, (ANY, *s.access[1:])))
         elif wanted == ANY or not exact or (isinstance(index, ast.Constant) and index.value == wanted):
-            self.push(_State(subscript, s.access[1:], s.prepared, s.calls))
+            self.push(s.at(subscript, s.access[1:]))
 
     def returned(self, s: _State, statement: ast.AST, access: tuple[Selector, ...]) -> None:
         m = self.module
         function = m.function(statement)
         if function is None:
             return
-        callers = m.callers(function)
+        through = [c for c in s.calls if function in m.called_functions(c)]
+        callers = through or m.callers(function)
         for call in callers:
-            calls = tuple(c for c in s.calls if m.called_function(c) is not function)
-            self.push(_State(call, access, s.prepared, calls))
+            calls = tuple(c for c in s.calls if c not in through)
+            self.push(replace(s.at(call, access), calls=calls))
         decorators = [last_name(d) for d in getattr(function, "decorator_list", [])]
-        if any(d in ("property", "cached_property") for d in decorators):
-            for load in m.attribute_loads.get(getattr(function, "name", ""), []):
-                self.push(_State(load, access, s.prepared, s.calls))
+        cls = m.class_of(function)
+        if any(d in ("property", "cached_property") for d in decorators) and cls is not None:
+            name = getattr(function, "name", "")
+            for load in [*self_loads(m, cls, name), *instance_loads(m, cls, name)]:
+                self.push(s.at(load, access))
             return
-        if not callers or is_trainer_hook(m, function):
+        if not callers or is_trainer_hook(m.home(function), function):
             self.use("returned", function, s)

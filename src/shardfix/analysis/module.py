@@ -18,7 +18,7 @@ from shardfix.analysis.bindings import (
     attribute_key,
     parameters,
 )
-from shardfix.analysis.calling import called_functions, callers
+from shardfix.analysis.calling import called_functions, callers, instance_classes
 from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.names import SIGNATURES, canonical
 from shardfix.analysis.source_map import SourceMap
@@ -258,6 +258,10 @@ class Module:
     def attribute_values(self, cls: ast.ClassDef, name: str) -> list[Definition]:
         """The assignments to ``self.name`` in the methods of a class."""
         return self.home(cls).attribute_definitions.get((cls, name), [])
+
+    def instances(self, node: ast.expr) -> list[ast.ClassDef]:
+        """The classes of this project of which the value of an expression is an instance; empty if not all are seen."""
+        return instance_classes(self.home(node), node)
 
     # -- calls -----------------------------------------------------------------------------------------------
 

@@ -1,221 +1,70 @@
-"""Whether an object is an instance of a library's class: by what made it, never by its name alone."""
+"""Where the value of an attribute or of a module's variable is read: in other methods, classes and files."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 from shardfix.analysis.bindings import Definition
+from shardfix.analysis.calling import derived_classes, instance_classes
 from shardfix.analysis.module import Module
-from shardfix.analysis.names import canonical
 
-# yes, no: its class is seen. maybe: an unseen call made it. open: nothing is seen, so that its name may speak.
-Made = Literal["yes", "no", "maybe", "open"]
-_FOLLOWED = 6  # steps back from a name to what made its value
+_LOADS = 400  # an attribute that is read more often has a name that says nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A class of a library.
-
-    Args:
-        classes: its qualified names.
-        usual: the name that its objects usually have, in lower case; it counts only where nothing is seen of a value.
-        packages: what a file that knows the library imports from.
-        first_of: functions that return an instance as the first item of a tuple.
-        held_by: whether objects of a class have one by their base class, under the usual name.
-    """
-
-    classes: frozenset[str]
-    usual: str
-    packages: frozenset[str]
-    first_of: frozenset[str] = frozenset()
-    held_by: Callable[[Module, ast.ClassDef], bool] | None = None
+def family(module: Module, cls: ast.ClassDef) -> set[ast.ClassDef]:
+    """A class with those that it derives from and those that derive from it: their ``self`` may be one object."""
+    return {*module.lineage(cls), *derived_classes(module, cls)}
 
 
-def is_a(module: Module, node: ast.expr, kind: Kind) -> bool:
-    """Whether an expression is an instance: made so or annotated so.
-
-    The usual name counts only where nothing is seen of the value and the file shows that it knows the library.
-    """
-    made = made_as(module, node, kind)
-    return made == "yes" or (made == "open" and by_name(module, node, kind))
+def attribute_loads(module: Module, attribute: str) -> list[ast.Attribute]:
+    """The loads of an attribute by its name, in every file; those of the own file where they are too many."""
+    loads = module.project.loads_named(attribute) if module.project is not None else []
+    return loads if 0 < len(loads) <= _LOADS else module.attribute_loads.get(attribute, [])
 
 
-def by_name(module: Module, node: ast.expr, kind: Kind) -> bool:
-    """Whether a value of which nothing is seen has the usual name, in a file that knows the library."""
-    named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    if named.lstrip("_").lower() != kind.usual:
-        return False
-    cls = module.class_of(node)
-    return knows(module, node, kind) or (cls is not None and kind.held_by is not None and kind.held_by(module, cls))
+def self_loads(module: Module, cls: ast.ClassDef, attribute: str) -> list[ast.Attribute]:
+    """The loads of ``self.attribute`` in a class and its family."""
+    relatives = family(module, cls)
+    loads = attribute_loads(module, attribute)
+    mine = [n for n in loads if isinstance(n.value, ast.Name) and n.value.id == "self"]
+    return [n for n in mine if module.class_of(n) in relatives]
 
 
-def knows(module: Module, node: ast.AST, kind: Kind) -> bool:
-    """Whether the file of a node imports anything of the library."""
-    bindings = module.home(node).bindings
-    imports = [d.module for d in bindings.definitions if d.kind == "import"]
-    return any(name.split(".")[0] in kind.packages for name in (*imports, *bindings.star_modules))
+def instance_loads(module: Module, cls: ast.ClassDef, attribute: str) -> list[ast.Attribute]:
+    """The loads of ``x.attribute`` where ``x`` is an instance of a class or of one that derives from it."""
+    relatives = {cls, *derived_classes(module, cls)}
+    loads = attribute_loads(module, attribute)
+    others = [n for n in loads if not (isinstance(n.value, ast.Name) and n.value.id in ("self", "cls"))]
+    return [n for n in others if not relatives.isdisjoint(instance_classes(module.home(n), n.value))]
 
 
-def made_as(module: Module, node: ast.expr, kind: Kind, depth: int = 0) -> Made:
-    """What the source shows of whether an expression is an instance."""
-    module = module.home(node)
-    if depth > _FOLLOWED:
-        return "maybe"
-    if isinstance(node, ast.Call):
-        return _made_by(module, node, None, kind, depth)
-    if isinstance(node, ast.IfExp):
-        return _together([made_as(module, n, kind, depth + 1) for n in (node.body, node.orelse)])
-    if isinstance(node, ast.BoolOp):
-        return _together([made_as(module, n, kind, depth + 1) for n in node.values])
-    if isinstance(node, ast.Name) and node.id == "self":
-        cls = module.class_of(node)
-        return _class(module, cls, kind) if cls is not None else "open"
-    definitions = list(module.bindings.reaching(node))
-    if not definitions and isinstance(node, ast.Attribute):
-        definitions = _attributes(module, node)
-    return _together([_defined(module.home(d.node), d, kind, depth) for d in definitions])
+def imported_loads(module: Module, d: Definition) -> list[ast.expr]:
+    """The loads, in other files, of a variable that a module binds at its top level."""
+    own = module.home(d.scope)
+    if not isinstance(d.scope, ast.Module) or "." in d.key or own.project is None:
+        return []
+    if d not in own.bindings.exit_of(d.scope).get(d.key, frozenset()):
+        return []
+    qualified = f"{own.name}.{d.key}"
+    found = [
+        n for o in own.project.imported_as(qualified) if own.home(o.scope) is not own for n in own.bindings.readers(o)
+    ]
+    loads: list[ast.expr] = [n for n in attribute_loads(own, d.key) if own.home(n) is not own]
+    return found + [n for n in loads if qualified in own.home(n).qualify(n)]
 
 
-def _together(made: list[Made]) -> Made:
-    """One answer for the values that a name may have; ``None`` beside an instance says nothing."""
-    known = {m for m in made if m != "open"}
-    if not known:
-        return "open"
-    return known.pop() if len(known) == 1 else "maybe"
-
-
-def _attributes(module: Module, node: ast.Attribute) -> list[Definition]:
-    """The assignments to ``self.x`` in the class and its bases, or to the attribute of an object made in this file."""
-    owners: list[ast.ClassDef] = []
-    if isinstance(node.value, ast.Name) and node.value.id == "self":
-        cls = module.class_of(node)
-        owners = [cls] if cls is not None else []
-    else:
-        for d in module.bindings.reaching(node.value):
-            if isinstance(d.value, ast.Call) and d.index is None:
-                owners += module.project_classes(d.value.func)
-    found: list[Definition] = []
-    seen: set[ast.ClassDef] = set()
-    while owners:
-        cls = owners.pop()
-        if cls in seen:
-            continue
-        seen.add(cls)
-        where = module.home(cls)
-        own = where.bindings.exit_of(cls).get(node.attr, ())
-        mine = [*where.attribute_definitions.get((cls, node.attr), []), *own]
-        found += mine
-        if not mine:
-            owners += [c for base in cls.bases for c in where.project_classes(base)]
-    return found
-
-
-def _defined(module: Module, d: Definition, kind: Kind, depth: int) -> Made:
-    """What one definition of a name shows of it."""
-    if d.kind == "parameter" and isinstance(d.node, ast.arg):
-        annotated = _annotated(module, d.node, kind)
-        return annotated if annotated != "open" else _passed(module, d, kind, depth)
-    if d.kind == "import":
-        # from setup import accelerator
-        named = [o for name in (d.module, *sorted(module.resolve(d.module))) for o in module.named(name) if o is not d]
-        found = list(dict.fromkeys(named))
-        return _together([_defined(module.home(o.node), o, kind, depth + 1) for o in found if depth < _FOLLOWED])
-    if d.kind == "function":  # a property
-        return _returned(module, d.node, None, kind, depth + 1)
-    if isinstance(d.statement, ast.AnnAssign) and _names_in(module, d.statement.annotation, kind) & kind.classes:
-        return "yes"
-    if d.kind != "assign" or d.value is None:
-        return "open"
-    if isinstance(d.value, ast.Call):
-        return _made_by(module, d.value, d.index, kind, depth + 1)
-    if d.index is not None or isinstance(d.value, ast.Constant):
-        return "open"
-    if isinstance(d.value, (ast.Name, ast.Attribute, ast.IfExp, ast.BoolOp)):
-        return _value(module, d.value, kind, depth)
-    return "maybe"
-
-
-def _value(module: Module, node: ast.expr, kind: Kind, depth: int) -> Made:
-    """What an expression is that becomes the value; its own name may speak too."""
-    made = made_as(module, node, kind, depth + 1)
-    return "yes" if made == "open" and by_name(module, node, kind) else made
-
-
-def _names_in(module: Module, annotation: ast.expr, kind: Kind) -> set[str]:
-    """The qualified names in an annotation: ``Accelerator | None``, ``Optional[Accelerator]``."""
-    found: set[str] = set()
-    lasts = tuple({name.rpartition(".")[2] for name in kind.classes})
-    for n in ast.walk(annotation):
-        if isinstance(n, (ast.Name, ast.Attribute)):
-            found |= module.qualify(n)
-        elif isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.endswith(lasts):
-            for d in module.bindings.exit_of(module.tree).get(n.value, ()):
-                found |= {d.module} if d.kind == "import" else {f"{module.name}.{n.value}"}
-    return {canonical(name) for name in found}
-
-
-def _annotated(module: Module, parameter: ast.arg, kind: Kind) -> Made:
-    if parameter.annotation is None:
-        return "open"
-    if _names_in(module, parameter.annotation, kind) & kind.classes:
-        return "yes"
-    classes = module.project_classes(parameter.annotation)
-    return _together([_class(module, cls, kind) for cls in classes])
-
-
-def _class(module: Module, cls: ast.ClassDef, kind: Kind) -> Made:
-    return "yes" if kind.classes & module.bases(cls) else "no"
-
-
-def _passed(module: Module, d: Definition, kind: Kind, depth: int) -> Made:
-    """What the callers of a function give to its parameter."""
-    if not isinstance(d.scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return "open"
-    a = d.scope.args
-    names = [p.arg for p in (*a.posonlyargs, *a.args)][1 if module.is_method(d.scope) else 0 :]
-    found: list[Made] = []
-    for call in module.callers(d.scope):
-        where = module.home(call)
-        given = {k.arg: k.value for k in call.keywords if k.arg}
-        if not any(isinstance(value, ast.Starred) for value in call.args):
-            given |= dict(zip(names, call.args, strict=False))
-        if d.key in given:
-            found.append(_value(where, given[d.key], kind, depth))
-        elif any(k.arg is None for k in call.keywords) and d.key == kind.usual and knows(where, call, kind):
-            found.append("yes")  # f(**settings) in a file that knows the library
-    return _together(found)
-
-
-def _made_by(module: Module, call: ast.Call, index: int | None, kind: Kind, depth: int) -> Made:
-    """What a call gives: an instance, another object, or what a function of this project returns."""
-    callee = module.callee(call)
-    if callee & kind.classes:
-        return "yes" if index is None else "maybe"
-    if callee & kind.first_of:
-        return "yes" if index == 0 else "no"
-    classes = module.project_classes(call.func)
-    if classes:
-        return _together([_class(module, cls, kind) for cls in classes])
-    functions: list[ast.AST] = list(module.called_functions(call))
-    made = _together([_returned(module.home(function), function, index, kind, depth) for function in functions])
-    return "maybe" if made == "open" else made
-
-
-def _returned(module: Module, function: ast.AST, index: int | None, kind: Kind, depth: int) -> Made:
-    """What a function returns, or the item of a tuple that it returns."""
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or depth > _FOLLOWED:
-        return "maybe"
-    found: list[Made] = []
-    for n in ast.walk(function):
-        if isinstance(n, ast.Return) and n.value is not None and module.function(n) is function:
-            value = n.value
-            if index is not None:
-                if not isinstance(value, ast.Tuple) or index >= len(value.elts):
-                    return "maybe"
-                value = value.elts[index]
-            found.append(_value(module, value, kind, depth))
-    return _together(found)
+def field_of(module: Module, cls: ast.ClassDef, call: ast.Call, argument: ast.AST) -> str:
+    """The attribute under which a class without ``__init__`` (a data class, a named tuple) keeps an argument; empty if
+    none is seen."""
+    for keyword in call.keywords:
+        if keyword is argument or keyword.value is argument:
+            return keyword.arg or ""
+    names = [
+        s.target.id
+        for c in reversed(module.lineage(cls))
+        for s in c.body
+        if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+    ]
+    plain = not any(isinstance(a, ast.Starred) for a in call.args)
+    position = next((i for i, a in enumerate(call.args) if a is argument), len(names))
+    return names[position] if plain and position < len(names) else ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module, module_name
 from shardfix.analysis.names import canonical
+from shardfix.analysis.tree import home
 
 _OUTSIDE = ("torch.", "accelerate.", "builtins.", "<local>.", "transformers.")
 _PLACES = 64  # where a name is looked for
@@ -25,6 +26,8 @@ class Project:
     importers: dict[str, set[str]] = field(default_factory=dict)
     _calls: dict[str, list[ast.Call]] | None = None
     _renamed: dict[str, set[str]] = field(default_factory=dict)
+    _loads: dict[str, list[ast.Attribute]] | None = None
+    _imported: dict[str, list[Definition]] | None = None
     _derived: dict[ast.ClassDef, list[ast.ClassDef]] | None = None
     _resolved: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
@@ -120,6 +123,27 @@ class Project:
                         self._renamed.setdefault(written, set()).add(d.key)
         wanted = dict.fromkeys(n for name in names for n in (name, *sorted(self._renamed.get(name, ()))))
         return [call for name in wanted for call in self._calls.get(name, [])]
+
+    def loads_named(self, attribute: str) -> list[ast.Attribute]:
+        """The loads of an attribute by its name, in every module."""
+        if self._loads is None:
+            self._loads = {}
+            for module in self.modules.values():
+                for name, loads in module.attribute_loads.items():
+                    self._loads.setdefault(name, []).extend(loads)
+        return self._loads.get(attribute, [])
+
+    def imported_as(self, qualified: str) -> list[Definition]:
+        """The imports, in every module, of a top-level name."""
+        if self._imported is None:
+            self._imported = {}
+            for module in self.modules.values():
+                for d in module.bindings.definitions:
+                    if d.kind == "import":
+                        self._imported.setdefault(d.module.rpartition(".")[2], []).append(d)
+        found = self._imported.get(qualified.rpartition(".")[2], [])
+        homes = [(home(d.scope, None), d) for d in found]
+        return [d for module, d in homes if module is not None and qualified in module.resolve(canonical(d.module))]
 
     def derived(self, cls: ast.ClassDef) -> list[ast.ClassDef]:
         """The classes of the project that derive from a class, through several levels."""
