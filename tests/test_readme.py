@@ -22,6 +22,7 @@ import pytest
 from shardfix.cli import main
 from shardfix.config import load
 from shardfix.report.catalogue import entries
+from shardfix.report.explain import comments_markdown
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -157,6 +158,12 @@ def test_the_settings_shown_are_read(tmp_path: Path) -> None:
     assert config.exclude == ("third_party/", "notebooks/")
     assert config.options.select == ("SHD1", "SHD2")
     assert config.options.per_file_ignores == (("legacy/*", ("SHD3",)),)
+    assert [(setting.name, setting.word) for setting in config.options.owners] == [
+        ("pkg.data.make_loader", "accelerate"),
+        ("pkg.streams", "self"),
+        ("jobs/*.py", "ddp"),
+    ]
+    assert [(setting.name, setting.word) for setting in config.options.roles] == [("pkg.data.Splits.build", "eval")]
 
 
 def test_the_comments_shown_are_understood() -> None:
@@ -165,8 +172,13 @@ def test_the_comments_shown_are_understood() -> None:
 
     comments = read_comments(parse("train.py", block_with("python", "# shardfix:")))
     assert [keep.codes for keep in comments.keeps.values()] == [("SHD201",)]
-    assert list(comments.owners.values()) == ["accelerate"]
+    answers = [f"{a.question}={a.word}" for given in comments.answers.values() for a in given]
+    assert answers == ["owner=accelerate", "role=eval", "metric=exact"]
     assert comments.unknown == ()
+
+
+def test_the_comments_are_those_that_the_tool_knows() -> None:
+    assert_shown("comments", comments_markdown())
 
 
 def test_the_check_says_what_is_shown() -> None:

@@ -295,7 +295,9 @@ def _keep(
             if keep is None:
                 continue
             mine = [c for c in kept_changes if location in c.sites and keep.covers(c.codes[0])]
-            covered = [f for f in outcome.findings if keep.covers(f.code)]
+            # A refusal that only the verdict brings counts too, where nothing is to be edited.
+            said = outcome.findings if any(location in c.sites for c in kept_changes) else _verdict(outcome)[2]
+            covered = [f for f in (*outcome.findings, *said) if keep.covers(f.code)]
             if mine or covered:
                 used.add(line)
                 outcome.kept = keep.reason or "kept"

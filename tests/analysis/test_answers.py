@@ -10,6 +10,7 @@ from loaders import module, project, site
 
 from shardfix.analysis.answers import lines_of
 from shardfix.analysis.model import Evidence, Location, Options, Setting
+from shardfix.analysis.refusals import REFUSALS, REPORTS, settled_by
 from shardfix.planning import Plan, make_plan
 
 PREPARED = """\
@@ -190,13 +191,69 @@ def test_a_metric_that_is_reduced_elsewhere() -> None:
     assert outcome(EVALUATED.format("  # shardfix: metric=exact")) == ("edit", ["SHD302", "safe"], [])
 
 
+SHARDED = EVALUATED.replace(
+    "DataLoader(val_set)", "DataLoader(val_set, sampler=DistributedSampler(val_set, shuffle=False))"
+).replace("from engine", "from torch.utils.data.distributed import DistributedSampler\nfrom engine")
+
+
 def test_a_metric_of_a_sharded_evaluation() -> None:
-    sharded = EVALUATED.replace(
-        "DataLoader(val_set)", "DataLoader(val_set, sampler=DistributedSampler(val_set, shuffle=False))"
-    ).replace("from engine", "from torch.utils.data.distributed import DistributedSampler\nfrom engine")
-    assert outcome(sharded.format(""))[1] == ["SHD503"]
-    assert outcome(sharded.format("  # shardfix: metric=reduced"))[1:] == (["SHD502"], [])
-    assert outcome(sharded.format("  # shardfix: metric=exact"))[1:] == ([], [])
+    assert outcome(SHARDED.format(""))[1] == ["SHD503"]
+    assert outcome(SHARDED.format("  # shardfix: metric=reduced"))[1:] == (["SHD502"], [])
+    assert outcome(SHARDED.format("  # shardfix: metric=exact"))[1:] == ([], [])
+
+
+PREPARED_EVALUATION = (
+    "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\n"
+    "val_loader = accelerator.prepare(DataLoader(val_set)){}\ntotal = 0\nmodel.eval()\n"
+    "for batch in val_loader:\n    total += model(batch).item()\nprint(total)\n"
+)
+SAMPLER = "from torch.utils.data.distributed import DistributedSampler\n"
+LOOP = "for epoch in range(2):\n    for batch in train_loader:\n        loss.backward()\n"
+NEXT = "batches = iter(train_loader)\nfor step in range(9):\n    next(batches)\n"
+FROZEN_LOADER = "train_loader = DataLoader(d, sampler=DistributedSampler(d)){}\n"
+# One program for each refusal that a comment settles, the comment's place left open.
+REFUSED = {
+    "SHD901": "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\na = Accelerator()\n"
+    "def make(d):\n    return DataLoader(d){}\n",
+    "SHD902": DDP + "from engine import sampler\ntrain_loader = DataLoader(d, sampler=sampler){}\n" + LOOP,
+    "SHD903": DDP + "from engine import options\ntrain_loader = DataLoader(d, **options){}\n" + LOOP,
+    "SHD904": EVALUATED,
+    "SHD906": EVALUATED.replace("from engine import reduce_all\n", "").replace("reduce_all(", "dist.all_reduce("),
+    "SHD908": "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, IterableDataset\n"
+    "from transformers import Trainer\nclass D(IterableDataset):\n    def __iter__(self):\n"
+    "        yield from range(dist.get_rank(), 9, dist.get_world_size())\nclass T(Trainer):\n"
+    "    def get_train_dataloader(self):\n        return DataLoader(D()){}\n",
+    "SHD711": DDP + "from torch.utils.data import IterableDataset\nclass D(IterableDataset):\n    pass\n"
+    "train_loader = DataLoader(D()){}\n" + LOOP,
+    "SHD502": SHARDED.replace("from engine import reduce_all\n", "").replace("reduce_all(", "dist.all_reduce("),
+    "SHD503": SHARDED,
+    "SHD504": PREPARED_EVALUATION,
+    "SHD909": FROZEN,
+    "SHD910": DDP + SAMPLER + FROZEN_LOADER + "for i in range(3):\n    for j in range(2):\n"
+    "        for batch in train_loader:\n            pass\n",
+    "SHD911": DDP + SAMPLER + FROZEN_LOADER + NEXT,
+    "SHD915": DDP + "from torch.utils.data import WeightedRandomSampler\n"
+    "train_loader = DataLoader(d, sampler=WeightedRandomSampler(w, 9)){}\n" + LOOP,
+    "SHD916": DDP + "loader = DataLoader(d){}\nfor batch in loader:\n    print(batch)\n",
+    "SHD917": DDP + "train_set = load().shard(dist.get_world_size(), dist.get_rank())\n"
+    "train_loader = DataLoader(train_set, shuffle=True){}\n" + LOOP,
+    "SHD919": DDP + "class Loader(DataLoader):\n    pass\ntrain_loader = Loader(d){}\n" + LOOP,
+    "SHD920": DDP + SAMPLER + FROZEN_LOADER + "from engine import other\nother.set_epoch(1)\n" + LOOP,
+    "SHD923": DDP + "from engine import evaluate\nval_loader = DataLoader(val_set){}\nevaluate(val_loader)\n",
+    "SHD924": DDP + SAMPLER + "for epoch in range(2):\n    " + FROZEN_LOADER + "    for batch in train_loader:\n"
+    "        loss.backward()\n",
+    "SHD931": DDP + "if dist.get_rank() < 2:\n    train_loader = DataLoader(d, shuffle=True){}\n"
+    "    for epoch in range(2):\n        for batch in train_loader:\n            loss.backward()\n",
+}
+
+
+@pytest.mark.parametrize("code", [*(code for code, refusal in REFUSALS.items() if refusal.settled_by), *REPORTS])
+def test_every_answer_settles_the_refusals_that_it_is_said_to(code: str) -> None:
+    text = REFUSED[code]
+    assert code in outcome(text.format(""))[1]
+    for answer in settled_by(code):
+        _, codes, notes = outcome(text.format(f"  # shardfix: {answer}"))
+        assert (code in codes, notes) == (False, []), answer
 
 
 UNSEEN = DDP + "from engine import evaluate\nval_loader = DataLoader(val_set){}\nevaluate(val_loader)\n"
@@ -206,16 +263,6 @@ def test_a_metric_of_a_loop_that_is_not_seen() -> None:
     assert outcome(UNSEEN.format(""))[:2] == ("refused", ["SHD923"])
     assert outcome(UNSEEN.format("  # shardfix: metric=reduced")) == ("refused", ["SHD906"], [])
     assert outcome(UNSEEN.format("  # shardfix: metric=exact")) == ("edit", ["SHD302", "safe"], [])
-
-
-def test_a_metric_of_a_prepared_loader() -> None:
-    text = (
-        "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\n"
-        "val_loader = accelerator.prepare(DataLoader(val_set)){}\ntotal = 0\nmodel.eval()\n"
-        "for batch in val_loader:\n    total += model(batch).item()\nprint(total)\n"
-    )
-    assert outcome(text.format(""))[1] == ["SHD504"]
-    assert outcome(text.format("  # shardfix: metric=reduced")) == ("right", [], [])
 
 
 @pytest.mark.parametrize(
@@ -253,3 +300,10 @@ def test_a_setting_that_names_nothing_is_told_whatever_files_are_asked_about() -
             "pyproject.toml:1:1",
             "'pkg.data.mak' in the settings names nothing that builds a loader",
         )
+
+
+@pytest.mark.parametrize("code", ["SHD901", "SHD916", "SHD919"])
+def test_a_refusal_that_comes_last_can_be_kept_too(code: str) -> None:
+    made = plan(REFUSED[code].format(f"  # shardfix: keep[{code}] seen to"))
+    assert [(r.verdict, r.why) for r in made.reports] == [("kept", "seen to")]
+    assert [s.used for s in made.suppressions] == [True]

@@ -19,14 +19,14 @@ Question = Literal["owner", "role", "epoch", "metric"]
 VOCABULARY: Mapping[Question, Mapping[str, str]] = {
     "owner": {
         "accelerate": "`Accelerator.prepare()` gets the loader, out of sight",
-        "ddp": "nobody shards it but its sampler, and several processes read it",
+        "ddp": "several processes read it, and nobody but its sampler shards it",
         "single": "one process reads it",
         "self": "it shards itself: its sampler, dataset or class gives each rank its own share",
         "hf-trainer": "a `transformers.Trainer` takes it as it is",
         **{
             word: "that framework shards it"
             for word in get_args(Owner)
-            if word not in ("accelerate", "ddp", "single", "self", "hf-trainer", "unknown")
+            if word not in ("accelerate", "ddp", "single", "self", "hf-trainer", "other", "unknown")
         },
     },
     "role": {"train": "it is trained on", "eval": "it is evaluated on"},
@@ -153,7 +153,8 @@ def settle_owner(answer: Answer | None, shown: Ownership, regimes: ProgramRegime
     """
     if answer is None or answer.word == shown.owner:
         return shown
-    proven = shown.owner == "accelerate" or (shown.owner == "hf-trainer" and answer.word != "accelerate")
+    # What a Trainer's hook returns is used as it is, so that it may be prepared, or shard itself, before.
+    proven = shown.owner == "accelerate" or (shown.owner == "hf-trainer" and answer.word not in ("accelerate", "self"))
     if proven and not answer.comment:
         return shown
     if proven:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
+from shardfix.analysis.answers import VOCABULARY, Question
+from shardfix.analysis.refusals import settled_by, settles
 from shardfix.analysis.rules import Example, Rule
 from shardfix.report.catalogue import Entry, entries
 from shardfix.report.terminal import Page, Styled, table
@@ -17,9 +20,16 @@ _TIERS = {
 }
 
 
+COMMENTS = "comments"
+_SETTINGS: Mapping[Question, str] = {"owner": "owners", "role": "roles"}
+_KEEP = ("keep[SHD201] reason", "leave this loader as it is for these codes; without [...] for all", "any code")
+
+
 def explain_page(word: str, *, width: int = 80) -> Page | None:
-    """What a code or a codemod is about; None if there is none of that name."""
+    """What a code, a codemod or ``comments`` is about; None if there is none of that name."""
     code, name = word.strip().upper(), word.strip().lower().replace("-", "_")
+    if name == COMMENTS:
+        return _comments_page()
     everything = entries()
     page = Page()
     for entry in everything:
@@ -43,8 +53,68 @@ def explain_page(word: str, *, width: int = 80) -> Page | None:
 def _refusal(page: Page, entry: Entry, width: int) -> None:
     assert entry.refusal is not None
     page.line("A reason to leave a loader alone.")
-    _part(page, "Why", entry.refusal.missing, width)
+    _part(page, "What is missing", entry.refusal.missing, width)
     _part(page, "What to do", entry.refusal.remedy, width)
+    _answers(page, entry.code)
+
+
+def _answers(page: Page, code: str) -> None:
+    """The answers that settle a code, as they are written in the source and in the settings."""
+    answers = settled_by(code)
+    if not answers:
+        return
+    page.blank()
+    page.line(
+        Styled("To settle it for good, on the statement that builds the loader or the head of its function", "bold")
+    )
+    for answer in answers:
+        question, _, word = answer.partition("=")
+        page.line("  ", Styled(f"# shardfix: {answer}", "green"), f"  {VOCABULARY[cast(Question, question)][word]}")
+    settings = {_SETTINGS[q] for q in _SETTINGS if any(answer.startswith(f"{q}=") for answer in answers)}
+    for name in sorted(settings):
+        page.line("  or by name in pyproject.toml, in ", Styled(f"[tool.shardfix.{name}]", "green"))
+
+
+def comments_rows() -> list[tuple[str, str, str]]:
+    """What a ``# shardfix:`` comment can say: as it is written, what it says, and the codes that it settles."""
+    rows = [_KEEP]
+    for question, words in VOCABULARY.items():
+        alike: dict[str, list[str]] = {}
+        for word, says in words.items():
+            alike.setdefault(says, []).append(word)
+        for says, same in alike.items():
+            codes = dict.fromkeys(code for word in same for code in settles(f"{question}={word}"))
+            rows.append(
+                (f"{question}={', '.join(same)}", says, ", ".join(codes or settles(f"{question}={next(iter(words))}")))
+            )
+    return rows
+
+
+def _comments_page() -> Page:
+    page = Page()
+    page.line(
+        "A comment `# shardfix: ...` on any line of the statement that builds a loader; answers (word=word) also on the"
+    )
+    page.line(
+        "head of the function or class around it. Several answers are separated by commas; what follows is for people."
+    )
+    page.blank()
+    table(page, ("# shardfix:", "says", "settles"), [(Styled(a, "green"), b, c) for a, b, c in comments_rows()])
+    return page
+
+
+def comments_markdown() -> str:
+    """The table of the README: what a comment can say."""
+    rows = [(f"`{_first(written)}`{_others(written)}", says, codes) for written, says, codes in comments_rows()]
+    return _markdown(("comment", "says", "settles"), rows)
+
+
+def _first(written: str) -> str:
+    return written.partition(", ")[0]
+
+
+def _others(written: str) -> str:
+    return "".join(f", `{word}`" for word in written.split(", ")[1:])
 
 
 def _rule(page: Page, rule: Rule, code: str, width: int) -> None:
@@ -59,6 +129,7 @@ def _rule(page: Page, rule: Rule, code: str, width: int) -> None:
     for example in rule.valid:
         if not code or example.code in (code, ""):
             page.line("  - ", example.why)
+    _answers(page, code)
     if code and tier != "report":
         _part(page, "To keep a line as it is", f"# shardfix: keep[{code}] reason", width)
 
@@ -93,7 +164,7 @@ def rules_page() -> Page:
     return page
 
 
-def rules_json() -> list[dict[str, str]]:
+def rules_json() -> list[dict[str, Any]]:
     """All codes as data."""
     return [
         {
@@ -104,6 +175,7 @@ def rules_json() -> list[dict[str, str]]:
             "tier": entry.tier,
             "why": entry.refusal.missing if entry.refusal else _one_line(entry),
             "remedy": entry.refusal.remedy if entry.refusal else "",
+            "settled_by": list(settled_by(entry.code)),
         }
         for entry in entries()
     ]
