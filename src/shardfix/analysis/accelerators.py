@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from shardfix.analysis.module import Module
-from shardfix.analysis.names import ACCELERATOR
 from shardfix.analysis.instances import Kind, is_a
+from shardfix.analysis.module import Module
+from shardfix.analysis.named_calls import is_named_call
+from shardfix.analysis.names import ACCELERATOR
 
 TRAINER_HOOKS = ("get_train_dataloader", "get_eval_dataloader", "get_test_dataloader")
 
@@ -26,7 +27,7 @@ def is_prepare(module: Module, call: ast.Call, prepare_functions: Iterable[str] 
     callee = module.callee(call)
     if "accelerate.data_loader.prepare_data_loader" in callee:
         return True
-    if any(name == wanted or name.endswith("." + wanted) for wanted in prepare_functions for name in callee):
+    if prepare_functions and is_named_call(module, call, prepare_functions):
         return True
     func = call.func
     return (
