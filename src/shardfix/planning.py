@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from shardfix.analysis.answers import answers_for, lines_of, most_specific
 from shardfix.analysis.comments import Comments, Keep, read_comments
+from shardfix.analysis.libraries import LIBRARIES
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import main_process_guard
@@ -338,10 +339,10 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
         return "kept", o.kept, o.findings
     if site.owner == "self" and site.answers.owner is not None:
         return "kept", f"it shards itself, as {site.answers.owner.where} says", o.findings
-    if site.owner not in _OURS:
-        return "not-ours", f"{site.owner} shards its loaders by its own rules", o.findings
-    if site.kind == "foreign":
+    if site.kind == "foreign" or site.owner in LIBRARIES:
         return "not-ours", "another library's loader", o.findings
+    if site.owner not in _OURS:
+        return "not-ours", f"left to {site.owner}, which has rules of its own for loaders", o.findings
     if o.findings:
         grave = [f for f in o.findings if not f.code.startswith("SHD9")] or o.findings[:1]
         return "refused", grave[0].message, grave
@@ -356,6 +357,8 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
         return "refused", site.ownership.missing, [_refusal(site, "SHD901", site.ownership.missing)]
     if site.arguments.opaque and site.owner != "single":
         return "refused", REFUSALS["SHD903"].title, [_refusal(site, "SHD903", site.arguments.opaque)]
+    if site.ownership.note:
+        return "right", site.ownership.note, []
     if o.right:
         return "kept" if "epoch" in site.heeded else "right", o.right, []
     if site.owner == "single":

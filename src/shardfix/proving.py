@@ -93,7 +93,7 @@ def prove_sites(plan: Plan, verifier: Verifier) -> list[Proof]:
             why = {
                 "single": "one process reads everything; there is nothing to shard",
                 "unknown": f"its owner is not shown: {site.ownership.missing}",
-            }.get(site.owner, f"{site.owner} shards it by its own rules")
+            }.get(site.owner, f"left to {site.owner}, which has rules of its own for loaders")
             if site.owner != "single":
                 proofs.append(_unproven(location, why))
             continue

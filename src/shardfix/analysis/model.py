@@ -24,6 +24,13 @@ Owner = Literal[
     "xla",
     "jax",
     "mesh",
+    "mmengine",
+    "pyg",
+    "torchdata",
+    "webdataset",
+    "dgl",
+    "dali",
+    "other",
     "self",
     "unknown",
 ]

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardfix.analysis.accelerators import is_trainer_hook
-from shardfix.analysis.flow import Flow, last_name
+from shardfix.analysis.ahead import has_sampler, is_peek, reads_ahead, replaced_before
+from shardfix.analysis.flow import Flow, Use
+from shardfix.analysis.frameworks import (
+    is_lightning_hook,
+    leaves_sampler,
+    may_be_lightning_hook,
+    may_take,
+    takes,
+)
+from shardfix.analysis.libraries import library_of
 from shardfix.analysis.model import Evidence, Options, Owner
 from shardfix.analysis.module import Module
+from shardfix.analysis.names import ACCELERATOR
 from shardfix.analysis.regimes import ProgramRegimes, is_lightning, regime_of
 
-_LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
-_PREPARES = ("prepare", "prepare_data_loader", "setup")
-_FIT = ("fit", "validate", "test", "predict")
 # Frameworks that bring their own sharding, or a launch of their own, to every loader of a program that uses them.
 _PROGRAM_OWNERS: tuple[Owner, ...] = (
     "mesh",
@@ -26,35 +34,44 @@ _PROGRAM_OWNERS: tuple[Owner, ...] = (
     "horovod",
     "fabric",
 )
+# Those that shard what is handed to them and nothing else.
+_HANDED_OVER: frozenset[Owner] = frozenset({"fabric", "ray", "composer", "ignite"})
+_SETTINGS = frozenset(
+    {"split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler", "dataloader_config"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
     """The owner and the lines that show it; for ``unknown`` the fact that is missing.
 
-    ``via_accelerate``: nobody shards this loader, but the program runs under an Accelerator.
+    ``via_accelerate``: nobody shards this loader, but the program runs under an Accelerator. ``note``: what else is to
+    be said of a loader that is right.
     """
 
     owner: Owner
     evidence: tuple[Evidence, ...] = ()
     missing: str = ""
     via_accelerate: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A way on which the loader comes under an owner, and the node that shows it."""
+
+    owner: Owner
+    node: ast.AST
 
 
 def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegimes, options: Options) -> Ownership:
     """Decide the owner of the loader that ``call`` constructs."""
-    hook = _hook(module, call, flow)
-    if hook is not None:
-        return hook
-    direct = _handed_to(module, flow)
-    if direct is not None:
-        return direct
-    prepares = flow.of("prepare")
-    if prepares:
-        return _prepared(module, flow)
-    unseen = _perhaps_prepared(module, flow)
-    if unseen is not None:
-        return unseen
+    shown = _by_use(module, call, flow, regimes)
+    library = library_of(module, call) if shown is None or shown.owner == "unknown" else None
+    if library is not None:
+        return Ownership(library, (module.evidence(call),))
+    if shown is not None:
+        return shown
     ruling = regime_of(regimes, module, call)
     if ruling.missing:
         return Ownership("unknown", ruling.evidence, ruling.missing)
@@ -62,14 +79,15 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
     for owner in _PROGRAM_OWNERS:
         if owner in present:
             evidence = ruling.first(owner)
-            return Ownership(owner, (evidence,) if evidence else ())
+            assert evidence is not None
+            return _under(module, call, flow, owner, evidence)
     if flow.bounded:
         return Ownership("unknown", missing="the loader goes through more code than is followed")
     if "lightning" in present and not present & {"ddp", "accelerate"}:
         evidence = ruling.first("lightning")
         assert evidence is not None
-        if flow.of("returned", "escape", "argument"):
-            return Ownership("lightning", (evidence,))
+        if flow.uses:
+            return _under(module, call, flow, "lightning", evidence)
     accelerate = ruling.first("accelerate")
     if accelerate is not None:
         return _unprepared(module, flow, accelerate)
@@ -79,21 +97,121 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
     return Ownership("single")
 
 
-def _hook(module: Module, call: ast.Call, flow: Flow) -> Ownership | None:
-    """A loader made in a ``*_dataloader`` hook of a Lightning class, or in an override of a transformers Trainer."""
-    for function in [module.function(call), *(u.node for u in flow.of("returned"))]:
-        name = getattr(function, "name", "")
-        cls = module.class_of(function) if function is not None else None
-        if cls is None or function is None:
-            continue
-        if is_lightning(module, cls) or (name in _LIGHTNING_HOOKS and _imports_lightning(module)):
-            return Ownership("lightning", (module.evidence(cls),))
-        if is_trainer_hook(module, function):
-            plain = [u.node for u in flow.of("returned") if u.prepared is None and is_trainer_hook(module, u.node)]
-            if not flow.of("prepare"):
-                return Ownership("hf-trainer", (module.evidence(cls), module.evidence((plain or [function])[0])))
-            return _plain_and_prepared(module, flow, plain[0]) if plain else _prepared(module, flow)
-    return None
+def _by_use(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegimes) -> Ownership | None:
+    """What the ways of the loader itself show; None if on none of them something takes it."""
+    paths = list(_paths(module, call, flow))
+    owners = list(dict.fromkeys(p.owner for p in paths))
+    first = {p.owner: p for p in reversed(paths)}
+    if not owners:
+        return _perhaps(module, call, flow)
+    if len(owners) > 1:
+        if set(owners) == {"accelerate", "hf-trainer"}:
+            return _plain_and_prepared(module, flow, first["hf-trainer"].node)
+        a, b = (module.evidence(first[owner].node) for owner in owners[:2])
+        missing = f"{owners[0]} takes the loader in {_at(a, call, module)}, {owners[1]} in {_at(b, call, module)}"
+        return Ownership("unknown", (a, b), missing)
+    owner, shown = owners[0], first[owners[0]]
+    evidence = module.evidence(shown.node)
+    if owner == "accelerate":
+        return _prepared(module, call, flow)
+    if owner == "hf-trainer":
+        cls = module.class_of(shown.node)
+        return Ownership(owner, (*((module.evidence(cls),) if cls is not None else ()), evidence))
+    raw = _raw(module, flow, paths)
+    if raw is not None and not is_peek(module, raw):
+        other = module.evidence(raw.node)
+        missing = (
+            f"{owner} takes the loader in {_at(evidence, call, module)}, and {_at(other, call, module)} iterates it "
+            "as it is"
+        )
+        return Ownership("unknown", (evidence, other), missing)
+    told = _told_to_leave(module, shown, regimes)
+    if told is not None and not has_sampler(module, call):
+        other = module.evidence(told)
+        missing = (
+            f"{owner} is told in {_at(other, call, module)} to leave samplers alone; whether anything else shards the "
+            "loader is not shown"
+        )
+        return Ownership("unknown", (evidence, other), missing)
+    if owner == "lightning" and isinstance(shown.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        cls = module.class_of(shown.node)
+        return Ownership(owner, (module.evidence(cls) if cls is not None else evidence,))
+    return Ownership(owner, (evidence,))
+
+
+def _paths(module: Module, call: ast.Call, flow: Flow) -> Iterator[_Path]:
+    """Everything that takes the loader: ``prepare``, a framework's call, or the hook that gives it to one."""
+    for use in flow.of("prepare"):
+        yield _Path("accelerate", use.node)
+    given = [u.node for u in flow.of("argument", "escape")]
+    given += sorted((c for a in flow.aliases if (c := _call_with(module, a)) is not None), key=module.location)
+    for node in dict.fromkeys(given):
+        owner = takes(module, node) if isinstance(node, ast.Call) else None
+        if owner is not None:
+            yield _Path(owner, node)
+    plain = [u.node for u in flow.of("returned") if u.prepared is None and is_trainer_hook(module, u.node)]
+    here = module.function(call)
+    if not plain and here is not None and is_trainer_hook(module, here) and not flow.of("prepare"):
+        plain = [here]
+    for hook in plain:
+        yield _Path("hf-trainer", hook)
+    hooks = [f for f in _givers(module, call, flow) if is_lightning_hook(module, f)]
+    for hook in hooks:
+        yield _Path("lightning", hook)
+    if not hooks and here is not None and not flow.of("iterate", "next", "prepare"):
+        cls = module.class_of(here)
+        if cls is not None and is_lightning(module, cls):  # a helper or `setup`: what becomes of it is Lightning's
+            yield _Path("lightning", cls)
+
+
+def _call_with(module: Module, node: ast.expr) -> ast.Call | None:
+    """The call that has an expression as an argument."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.keyword):
+        parent = module.parents[parent]
+    return parent if isinstance(parent, ast.Call) and parent.func is not node else None
+
+
+def _givers(module: Module, call: ast.Call, flow: Flow) -> list[ast.AST]:
+    """The functions that return the loader, and the one that makes it if it does nothing else with it."""
+    found = [u.node for u in flow.of("returned")]
+    for alias in flow.aliases:
+        function = module.function(alias)
+        if function is not None and isinstance(module.statement(alias), ast.Return):
+            found.append(function)
+    here = module.function(call)
+    if here is not None and not flow.of("iterate", "next"):
+        found.append(here)
+    return sorted(set(found), key=lambda f: (module.location(f).path, module.location(f).line))
+
+
+def _raw(module: Module, flow: Flow, paths: list[_Path]) -> Use | None:
+    """The first place that iterates the loader as it was constructed."""
+    taken = {p.node for p in paths}
+    uses = [u for u in flow.of("iterate", "next") if u.prepared is None and getattr(u.node, "iter", None) not in taken]
+    return next((u for u in uses if not any(replaced_before(module, flow, p.node, u) for p in paths)), None)
+
+
+def _told_to_leave(module: Module, path: _Path, regimes: ProgramRegimes) -> ast.Call | None:
+    """The call that tells Fabric or Lightning to shard nothing; where several Trainers may run a class, all of them."""
+    node = path.node
+    if path.owner == "fabric":
+        return node if isinstance(node, ast.Call) and leaves_sampler(node) else None
+    if path.owner != "lightning":
+        return None
+    trainers: list[ast.AST] = []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        trainers = [d.value for d in module.bindings.reaching(node.func.value) if d.value is not None]
+    for regimes_seen in (regimes.own, tuple(r for _, r in regimes.outer)):
+        trainers = trainers or [r.node for r in regimes_seen if r.owner == "lightning" and isinstance(r.node, ast.Call)]
+    told = [n for n in trainers if isinstance(n, ast.Call) and leaves_sampler(n)]
+    return told[0] if told and len(told) == len(trainers) else None
+
+
+def _at(evidence: Evidence, call: ast.Call, module: Module) -> str:
+    """A line as messages name it: with its file where that is another than the loader's."""
+    place = evidence.location
+    return f"line {place.line}" if place.path == module.location(call).path else f"{place.path}:{place.line}"
 
 
 def _plain_and_prepared(module: Module, flow: Flow, hook: ast.AST) -> Ownership:
@@ -106,66 +224,79 @@ def _plain_and_prepared(module: Module, flow: Flow, hook: ast.AST) -> Ownership:
     )
 
 
-def _imports_lightning(module: Module) -> bool:
-    roots = {d.module.split(".")[0] for d in module.bindings.definitions if d.kind == "import"}
-    return bool(roots & {"lightning", "pytorch_lightning", "lightning_fabric"})
-
-
-def _handed_to(module: Module, flow: Flow) -> Ownership | None:
-    """A loader handed to a framework's own call."""
-    for use in flow.of("argument"):
-        call = use.node
-        if not isinstance(call, ast.Call):
-            continue
-        callee = module.callee(call)
-        if "ray.train.torch.prepare_data_loader" in callee:
-            return Ownership("ray", (module.evidence(call),))
-        if any(q.startswith("torch_xla.") for q in callee):
-            return Ownership("xla", (module.evidence(call),))
-        name = last_name(call.func)
-        if name == "setup_dataloaders":
-            return Ownership("fabric", (module.evidence(call),))
-        if name == "auto_dataloader":
-            return Ownership("ignite", (module.evidence(call),))
-        if name in _FIT and isinstance(call.func, ast.Attribute):
-            for d in module.bindings.reaching(call.func.value):
-                if isinstance(d.value, ast.Call):
-                    for q in module.callee(d.value):
-                        if q.startswith(("pytorch_lightning.", "lightning.")) and q.endswith("Trainer"):
-                            return Ownership("lightning", (module.evidence(call),))
+def _perhaps(module: Module, call: ast.Call, flow: Flow) -> Ownership | None:
+    """A loader handed to a call, or given by a method, that is named as those that shard one, while too little is
+    seen of what that is."""
+    for use in flow.of("argument", "escape"):
+        if isinstance(use.node, ast.Call) and may_take(module, use.node):
+            evidence = module.evidence(use.node)
+            written = module.source.source(use.node.func)
+            missing = (
+                f"{_at(evidence, call, module)} hands the loader to {written}(); whether that shards it is not shown"
+            )
+            return Ownership("unknown", (evidence,), missing)
+    for function in _givers(module, call, flow):
+        if may_be_lightning_hook(module, function):
+            evidence = module.evidence(module.class_of(function) or function)
+            missing = (
+                f"{getattr(function, 'name', '')}() gives the loader; whether its class in "
+                f"{_at(evidence, call, module)} is one of Lightning's is not shown"
+            )
+            return Ownership("unknown", (evidence,), missing)
     return None
 
 
-def _perhaps_prepared(module: Module, flow: Flow) -> Ownership | None:
-    """A loader handed to a call named as those that shard one, of which this file shows too little: a method of a class
-    in this file has been followed."""
-    for use in flow.of("argument"):
-        call = use.node
-        if not isinstance(call, ast.Call) or last_name(call.func) not in _PREPARES:
-            continue
-        evidence = module.evidence(call)
-        written = module.source.source(call.func)
-        missing = f"line {evidence.location.line} hands the loader to {written}(); whether that shards it is not shown"
-        return Ownership("unknown", (evidence,), missing)
-    return None
-
-
-def _prepared(module: Module, flow: Flow) -> Ownership:
+def _prepared(module: Module, call: ast.Call, flow: Flow) -> Ownership:
     prepares = flow.of("prepare")
     evidence = tuple(module.evidence(u.node) for u in prepares)
     raw = [u for u in flow.of("iterate", "next") if u.prepared is None]
+    raw = [u for u in raw if not any(replaced_before(module, flow, p.node, u) for p in prepares)]
+    if not has_sampler(module, call):
+        raw = [u for u in raw if not is_peek(module, u)]
     discarded = [u for u in flow.of("discarded") if u.prepared is not None]
+    if raw and reads_ahead(module, call, flow, raw):
+        other = module.evidence(raw[0].node)
+        note = (
+            f"prepare() shards it; {_at(other, call, module)} reads all of it before, in an order of its own: what is "
+            "kept there by step is not what a shard gives at that step"
+        )
+        return Ownership("accelerate", (*evidence, other), note=note)
     if raw:
         first = module.evidence(raw[0].node)
         return Ownership(
             "unknown",
             (*evidence, first),
-            f"the loader is prepared in line {evidence[0].location.line} and iterated unprepared in line "
-            f"{first.location.line}",
+            f"the loader is prepared in {_at(evidence[0], call, module)} and iterated unprepared in "
+            f"{_at(first, call, module)}",
         )
     if discarded and not [u for u in flow.of("iterate", "next") if u.prepared is not None]:
         return Ownership("unknown", evidence, "the result of prepare() is not used")
-    return Ownership("accelerate", evidence)
+    return Ownership("accelerate", (*evidence, *_settings(module, prepares)))
+
+
+def _settings(module: Module, prepares: list[Use]) -> Iterator[Evidence]:
+    """The constructions of the Accelerators that say how they shard."""
+    for use in prepares:
+        receiver = (
+            use.node.func.value if isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute) else None
+        )
+        for d in module.bindings.reaching(receiver) if receiver is not None else ():
+            if isinstance(d.value, ast.Call) and ACCELERATOR in module.callee(d.value):
+                if any(k.arg in _SETTINGS for k in d.value.keywords):
+                    yield module.evidence(d.value)
+
+
+def _under(module: Module, call: ast.Call, flow: Flow, owner: Owner, evidence: Evidence) -> Ownership:
+    """A loader of a program that runs under a framework, which is not seen to take it."""
+    raw = _raw(module, flow, [])
+    if raw is None or (owner not in _HANDED_OVER and owner != "lightning"):
+        return Ownership(owner, (evidence,))
+    other = module.evidence(raw.node)
+    missing = (
+        f"the program runs under {owner} ({_at(evidence, call, module)}), and {_at(other, call, module)} iterates the "
+        "loader as it is"
+    )
+    return Ownership("unknown", (evidence, other), missing)
 
 
 def _unprepared(module: Module, flow: Flow, accelerate: Evidence) -> Ownership:

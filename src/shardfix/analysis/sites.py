@@ -12,6 +12,7 @@ from shardfix.analysis.bindings import Definition
 from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
 from shardfix.analysis.evaluation import Evaluation, evaluation, role
 from shardfix.analysis.flow import Flow, follow
+from shardfix.analysis.libraries import library_of
 from shardfix.analysis.model import Evidence, Location, Options, Owner, Role
 from shardfix.analysis.module import Arguments, Module
 from shardfix.analysis.names import DATA_LOADER
@@ -267,21 +268,6 @@ class Site:
         return found
 
 
-_FOREIGN = (
-    "torch_geometric.",
-    "torchdata.",
-    "webdataset.",
-    "dgl.",
-    "nvidia.dali.",
-    "graphlearn_torch.",
-    "monai.data.",
-    "ffcv.",
-    "datasets.",
-    "tensorflow.",
-    "paddle.io.",
-    "mindspore.",
-    "nncore.",
-)
 _HOOKS = frozenset(
     {
         "get_train_dataloader",
@@ -310,7 +296,7 @@ def find_sites(module: Module, regimes: ProgramRegimes, options: Options, subcla
         elif "functools.partial" in callee and call.args:
             made = module.qualify(call.args[0])
             kind = "partial" if DATA_LOADER in made or not made.isdisjoint(subclasses) else None
-        elif any(is_foreign(name) for name in callee):
+        elif library_of(module, call) is not None:
             kind = "foreign"
         elif not callee and isinstance(call.func, ast.Name):
             cls = module.class_definition(call.func)
@@ -321,11 +307,6 @@ def find_sites(module: Module, regimes: ProgramRegimes, options: Options, subcla
     for site in found:
         site.siblings = found
     return found
-
-
-def is_foreign(qualified: str) -> bool:
-    """Whether a name is a loader class of another library: it shards by rules of its own."""
-    return qualified.rsplit(".", 1)[-1].endswith("Loader") and qualified.startswith(_FOREIGN)
 
 
 def loader_subclasses(project: Project) -> frozenset[str]:
@@ -343,4 +324,4 @@ def loader_subclasses(project: Project) -> frozenset[str]:
         found |= more
 
 
-__all__ = ["Form", "Kind", "Site", "find_sites", "is_foreign", "loader_subclasses"]
+__all__ = ["Form", "Kind", "Site", "find_sites", "loader_subclasses"]

@@ -1,0 +1,125 @@
+"""The calls and hooks by which a loader is handed to a framework that shards it, each known by the object it is of."""
+
+from __future__ import annotations
+
+import ast
+
+from shardfix.analysis.flow import last_name
+from shardfix.analysis.instances import Kind, Made, is_a, knows, made_as
+from shardfix.analysis.libraries import RUNNERS
+from shardfix.analysis.model import Owner
+from shardfix.analysis.module import Module
+from shardfix.analysis.regimes import is_lightning
+
+_LIGHTNING_PACKAGES = frozenset({"lightning", "lightning_fabric", "pytorch_lightning"})
+FABRICS = Kind(
+    frozenset(
+        f"{package}.{name}"
+        for package, names in {
+            "lightning": ("Fabric",),
+            "lightning.fabric": ("Fabric", "fabric.Fabric"),
+            "lightning_fabric": ("Fabric", "fabric.Fabric"),
+            "lightning.lite": ("LightningLite", "lite.LightningLite"),
+            "pytorch_lightning.lite": ("LightningLite", "lite.LightningLite"),
+        }.items()
+        for name in names
+    ),
+    "fabric",
+    _LIGHTNING_PACKAGES,
+)
+LIGHTNING_TRAINERS = Kind(
+    frozenset(
+        f"{package}.{name}"
+        for package in ("lightning", "lightning.pytorch", "pytorch_lightning")
+        for name in ("Trainer", "trainer.Trainer", "trainer.trainer.Trainer")
+    ),
+    "trainer",
+    _LIGHTNING_PACKAGES,
+)
+COMPOSER_TRAINERS = Kind(
+    frozenset({"composer.Trainer", "composer.trainer.Trainer", "composer.trainer.trainer.Trainer"}),
+    "trainer",
+    frozenset({"composer"}),
+)
+_COMPOSER_EVALUATORS = frozenset({"composer.Evaluator", "composer.core.Evaluator", "composer.core.evaluator.Evaluator"})
+_LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
+_FIT = ("fit", "validate", "test", "predict")
+_COMPOSER_FIT = ("fit", "eval", "predict")
+_UNSHARDED = ("use_distributed_sampler", "replace_sampler_ddp")
+# Calls whose name says what they would do with a loader.
+_TELLING = ("prepare", "prepare_data_loader", "setup", "setup_dataloaders")
+
+
+def takes(module: Module, call: ast.Call) -> Owner | None:
+    """The framework to which a call hands the loader among its arguments; None if it is not seen to be one."""
+    callee = module.callee(call)
+    name = last_name(call.func)
+    if "ray.train.torch.prepare_data_loader" in callee:
+        return "ray"
+    if any(q.startswith("torch_xla.") for q in callee) and name.endswith("Loader"):
+        return "xla"
+    if any(q.startswith(("lightning.", "pytorch_lightning.")) for q in callee) and name == "CombinedLoader":
+        return "lightning"
+    if not callee.isdisjoint(COMPOSER_TRAINERS.classes | _COMPOSER_EVALUATORS):
+        return "composer"
+    if not callee.isdisjoint(RUNNERS.classes):
+        return "mmengine"
+    if isinstance(call.func, ast.Attribute):
+        receiver = call.func.value
+        if name == "setup_dataloaders" and is_a(module, receiver, FABRICS):
+            return "fabric"
+        if name in _FIT and is_a(module, receiver, LIGHTNING_TRAINERS):
+            return "lightning"
+        if name in _COMPOSER_FIT and is_a(module, receiver, COMPOSER_TRAINERS):
+            return "composer"
+    return None
+
+
+def may_take(module: Module, call: ast.Call) -> bool:
+    """Whether a call is named as those that shard a loader and too little is seen of the object it is of: a method of
+    a class of this project has been followed, and a class that is seen to be another is none."""
+    name = last_name(call.func)
+    if name in _TELLING:
+        return True
+    if name not in (*_FIT, *_COMPOSER_FIT) or not isinstance(call.func, ast.Attribute):
+        return False
+    for kind in (LIGHTNING_TRAINERS, COMPOSER_TRAINERS):
+        made: Made = made_as(module, call.func.value, kind)
+        if made in ("maybe", "open") and knows(module, call, kind):
+            return True
+    return False
+
+
+def is_lightning_hook(module: Module, function: ast.AST | None) -> bool:
+    """Whether a method is one by which a LightningModule or LightningDataModule gives its loaders."""
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.name not in _LIGHTNING_HOOKS:
+        return False
+    cls = module.class_of(function)
+    return cls is not None and is_lightning(module, cls)
+
+
+def may_be_lightning_hook(module: Module, function: ast.AST | None) -> bool:
+    """Whether a method is named as Lightning's hooks, in a file that knows Lightning, while of a base of its class
+    nothing is seen."""
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.name not in _LIGHTNING_HOOKS:
+        return False
+    cls = module.class_of(function)
+    if cls is None or is_lightning(module, cls) or not knows(module, function, LIGHTNING_TRAINERS):
+        return False
+    classes, unseen = [cls], False
+    seen = set(classes)
+    while classes:
+        for base in classes.pop().bases:
+            own = [c for c in module.project_classes(base) if c not in seen]
+            seen.update(own)
+            classes += own
+            known = any(q.startswith(("torch.", "abc.", "builtins.", "typing.")) for q in module.qualify(base))
+            unseen = unseen or not (own or known)
+    return unseen
+
+
+def leaves_sampler(call: ast.Call) -> bool:
+    """Whether a call tells Lightning to leave samplers alone: ``use_distributed_sampler=False``."""
+    return any(
+        k.arg in _UNSHARDED and isinstance(k.value, ast.Constant) and k.value.value is False for k in call.keywords
+    )
