@@ -201,11 +201,11 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
             if hoisted is None or "\n" in dataset_source:
                 return refuse(site, "SHD903", note="the dataset is built inside the call")
             lines.append(f"{hoisted} = {dataset_source}")
-            edits.append(ReplaceExpression(module.path, module.source.span(dataset), hoisted))
+            edits.append(ReplaceExpression(*module.place(dataset), hoisted))
             dataset_source = hoisted
         arguments = [dataset_source, *numbers, f"shuffle={shuffle}"]
         lines += _assignment(name, class_name, arguments, condition, _WIDTH - statement.col_offset)
-        edits.append(InsertStatements(module.path, module.source.span(statement), "before", tuple(lines)))
+        edits.append(InsertStatements(*module.place(statement), "before", tuple(lines)))
         edits.extend(_keywords(site, name, shuffle, optional=bool(condition)))
     else:
         replaced = _replace_sampler(site, class_name, numbers, shuffle, condition)
@@ -290,7 +290,7 @@ def _same_there(module: Module, node: ast.expr, place: ast.expr) -> bool:
     if module.function(place) is not module.function(node):
         return False
     there = module.environment(place)
-    scope = module.function(node) or module.tree
+    scope = module.scope(node)
     for n in ast.walk(node):
         if not isinstance(n, ast.Name):
             continue
@@ -361,8 +361,8 @@ def _replace_sampler(
             return refuse(site, "SHD915")
         line = f"{variable} = {subset}({source}, {module.source.source(indices)})"
         statement = module.statement(arm.node)
-        edits.append(InsertStatements(path, module.source.span(statement), "before", (line,)))
-        edits.append(ReplaceExpression(path, module.source.span(dataset), variable))
+        edits.append(InsertStatements(*module.place(statement), "before", (line,)))
+        edits.append(ReplaceExpression(*module.place(dataset), variable))
         source = variable
     made = f"{class_name}({', '.join([source, *numbers, f'shuffle={shuffle}'])})"
     if condition:
@@ -375,5 +375,5 @@ def _replace_sampler(
         edits.append(DropImport(path, arm.node.func.id))
     if "\n" in written and condition:
         return refuse(site, "SHD902", note="the sampler's construction spans lines")
-    edits.append(ReplaceExpression(path, module.source.span(arm.node), made))
+    edits.append(ReplaceExpression(*module.place(arm.node), made))
     return name, edits

@@ -141,7 +141,6 @@ def _tell(told: SetEpoch, sites: Sequence[Site], names: Sequence[str]) -> Retold
     """Call ``set_epoch`` on the loaders. A guard that only asks about the sampler goes, one that also asks something
     else keeps the rest."""
     module = sites[0].module
-    path, span = module.path, module.source.span
     statement = module.statement(told.call)
     dropped, test, rest = _unguarded(sites, statement)
     alone = isinstance(statement, ast.Expr) and statement.value is told.call
@@ -149,7 +148,7 @@ def _tell(told: SetEpoch, sites: Sequence[Site], names: Sequence[str]) -> Retold
     gone: set[ast.AST] = set(ast.walk(told.receiver))
     plain = isinstance(told.call.func, ast.Attribute)
     if len(names) == 1 and plain and (dropped is statement or not alone):
-        edits.append(ReplaceExpression(path, span(told.receiver), names[0]))
+        edits.append(ReplaceExpression(*module.place(told.receiver), names[0]))
         dropped = statement
     elif not alone or told.argument is None:
         return _drop(told, sites)
@@ -160,12 +159,12 @@ def _tell(told: SetEpoch, sites: Sequence[Site], names: Sequence[str]) -> Retold
         dropped = whole
         argument = module.source.source(told.argument)
         lines = tuple(f"{name}.set_epoch({argument})" for name in names)
-        edits.append(InsertStatements(path, span(dropped), "before", lines))
-        edits.append(DropStatement(path, span(dropped)))
+        edits.append(InsertStatements(*module.place(dropped), "before", lines))
+        edits.append(DropStatement(*module.place(dropped)))
         gone.update(ast.walk(dropped))
     guard = module.parents[dropped]
     if test is not None and isinstance(guard, ast.If) and guard.test is test and "\n" not in rest:
-        edits.append(ReplaceExpression(path, span(test), rest))
+        edits.append(ReplaceExpression(*module.place(test), rest))
         gone.update(n for part in _conjuncts(test) if _question(sites, part) for n in ast.walk(part))
     return Retold(tuple(edits), frozenset(gone))
 
@@ -247,7 +246,7 @@ def _drop(told: SetEpoch, sites: Sequence[Site]) -> Retold:
         while dropped is not None and module.block(dropped) == [dropped]:
             dropped = _goes_with(module, dropped)
         if dropped is not None:
-            edit = DropStatement(module.path, module.source.span(dropped))
+            edit = DropStatement(*module.place(dropped))
             return Retold((edit,), frozenset(ast.walk(dropped)))
     loaders = {n for s in sites for n in s.flow.aliases}
     if any(n in loaders for n in ast.walk(told.call)):
@@ -417,14 +416,14 @@ def _surely_prepared(site: Site, name: ast.Name | ast.Attribute, key: str, at: a
     if any(_stands(module, d, at) for d in found):
         return all(_prepared(site, d, 0) for d in found)
     outer = _outer_definitions(module, name, key, at)
-    if not outer or any(d.scope is (function or module.tree) for d in outer):
+    if not outer or any(d.scope is module.scope(at) for d in outer):
         return False
     if not all(_prepared(site, d, 0) for d in found | outer):
         return False
     # a variable outside, or an attribute: where the function is called it must be so already
     scopes = {d.scope for d in outer}
     for call in module.callers(function) if function is not None else ():
-        caller = module.function(call) or module.tree
+        caller = module.scope(call)
         there = (module.environment(call) or {}).get(key, frozenset())
         if caller in scopes and not _surely_prepared(site, name, key, call, depth + 1):
             return False
@@ -441,7 +440,7 @@ def _outer_definitions(module: Module, name: ast.Name | ast.Attribute, key: str,
     found: set[Definition] = set()
     if cls is None or not key.startswith("self."):
         return frozenset()
-    for d in module.attribute_definitions.get((cls, key[5:]), []):
+    for d in module.attribute_values(cls, key[5:]):
         if d.scope is not own:
             found |= module.bindings.exit_of(d.scope).get(key, frozenset())
     # `self.loader = None` until it is made: nothing iterates that
@@ -502,7 +501,7 @@ def _value(site: Site, node: ast.expr, index: int | None, depth: int) -> bool:
                 key = f"self.{node.attr}"
                 standing = [
                     module.bindings.exit_of(d.scope).get(key, frozenset())
-                    for d in module.attribute_definitions.get((cls, node.attr), [])
+                    for d in module.attribute_values(cls, node.attr)
                 ]
                 found = frozenset().union(*standing)
         if index is not None:

@@ -112,8 +112,8 @@ def _call(site: Site, edits: Sequence[Edit]) -> list[Edit]:
     if site.form in ("name", "attribute", "subscript") and site.target is not None:
         statement = module.statement(site.call)
         line = f"sanitize({module.source.source(site.target)}{end}"
-        return [InsertStatements(module.path, module.source.span(statement), "after", (line,))]
-    return [WrapExpression(module.path, module.source.span(site.call), "sanitize(", end)]
+        return [InsertStatements(*module.place(statement), "after", (line,))]
+    return [WrapExpression(*module.place(site.call), "sanitize(", end)]
 
 
 def sanitizer_edits(

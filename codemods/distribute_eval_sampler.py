@@ -26,7 +26,7 @@ def _ordered(module: Module, arms: Sequence[Arm]) -> list[Edit]:
     for arm in arms:
         if arm.kind == "distributed" and isinstance(arm.node, ast.Call) and arm.arguments is not None:
             if arm.arguments.value("shuffle") is None and not arm.arguments.opaque:
-                edits.append(SetKeyword(module.path, module.source.span(arm.node), "shuffle", "False"))
+                edits.append(SetKeyword(*module.place(arm.node), "shuffle", "False"))
     return edits
 
 
@@ -79,11 +79,11 @@ def _may_train(site: Site) -> bool:
     loops = [u.node for u in site.flow.of("iterate")]
     if not loops or not (site.told or site.epoch_loops.loops) or any(evaluates(module, loop) for loop in loops):
         return False
-    scopes = [module.function(loop) or module.tree for loop in loops]
-    modes = [c for c in module.calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("eval", "train")]
+    scopes = [module.scope(loop) for loop in loops]
+    calls = [c for m in {module.home(loop) for loop in loops} for c in m.calls]
+    modes = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("eval", "train")]
     return not any(
-        isinstance(c.func, ast.Attribute) and c.func.attr == "eval" and (module.function(c) or module.tree) in scopes
-        for c in modes
+        isinstance(c.func, ast.Attribute) and c.func.attr == "eval" and module.scope(c) in scopes for c in modes
     )
 
 
@@ -180,7 +180,7 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         code, reason = "SHD906", "up to W-1 samples are counted twice: padding reaches the reduced metric"
     elif _drops_last(site):
         code, reason = "SHD906", "drop_last leaves out other samples once the loader is sharded"
-    elif any((site.module.function(u.node) or site.module.tree) in found.functions for u in site.flow.of("length")):
+    elif any(site.module.scope(u.node) in found.functions for u in site.flow.of("length")):
         code, reason = "SHD906", "len(loader), read where the metric is made, becomes one rank's number of batches"
     division = divided(site)
     if division is not None and not reason:

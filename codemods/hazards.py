@@ -278,7 +278,7 @@ def _trimmed(module: Module, loop: ast.AST) -> bool:
     source = module.source.source(loop) if isinstance(loop, ast.stmt) else ""
     if "samples_seen" in source or ("len(" in source and ".dataset)" in source):
         return True
-    outer = module.function(loop) or module.tree
+    outer = module.scope(loop)
     for node in ast.walk(outer):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.lower is None:
             upper = node.slice.upper

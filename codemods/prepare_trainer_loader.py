@@ -36,9 +36,7 @@ def _override(site: Site, options: Options) -> Change | Finding | str | None:
     against = _against(site, returned)
     if against is not None:
         return against
-    edits: list[Edit] = [
-        WrapExpression(module.path, module.source.span(value), "self.accelerator.prepare(", ")") for value in returned
-    ]
+    edits: list[Edit] = [WrapExpression(*module.place(value), "self.accelerator.prepare(", ")") for value in returned]
     redundant = _redundant(site, options)
     return Change(
         site.location,

@@ -421,7 +421,7 @@ def _changes(told: Sequence[tuple[_Removal, frozenset[ast.Call]]]) -> list[Chang
         groups = [g for g in groups if not g & needs] + ([joined] if joined else [])
     changes: list[Change] = []
     for group in sorted(groups, key=min):
-        drops = [DropStatement(module.path, module.source.span(u.statement)) for u in unused if u.needs & group]
+        drops = [DropStatement(*module.place(u.statement)) for u in unused if u.needs & group]
         changes.append(_joined([removals[i] for i in sorted(group)], drops))
     return changes
 

@@ -58,7 +58,7 @@ def left_over(module: Module, loop: ast.AST) -> set[str]:
     """The names that a loop binds and that are read after it, and the attributes that it sets."""
     inside = set(ast.walk(loop))
     found: set[str] = set()
-    mine = [d for d in module.bindings.definitions if d.node in inside]
+    mine = [d for d in module.home(loop).bindings.definitions if d.node in inside]
     names = {d.key for d in mine}
     for d in mine:
         base, dot, _ = d.key.partition(".")
@@ -98,7 +98,7 @@ def stores_in(module: Module, loop: ast.AST) -> list[ast.Assign]:
 def names_bound(module: Module, loop: ast.AST) -> set[str]:
     """The names that a loop binds, its target's included."""
     inside = set(ast.walk(loop))
-    return {d.key for d in module.bindings.definitions if d.node in inside}
+    return {d.key for d in module.home(loop).bindings.definitions if d.node in inside}
 
 
 def arguments_of(call: ast.Call) -> list[ast.expr]:

@@ -202,7 +202,7 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
     iterations = flow.of("iterate")
     for use in iterations:
         loops.append(use.node)
-        functions.append(module.function(use.node) or module.tree)
+        functions.append(module.scope(use.node))
     guard, sometimes = _guards(module, flow, iterations or flow.of("argument"))
     reduction = None
     for function in functions:
@@ -210,7 +210,7 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
     if reduction is None:
         for function in functions:
             for call in module.callers(function):
-                outer = module.function(call) or module.tree
+                outer = module.scope(call)
                 reduction = reduction or find_reduction(module, outer, after=call)
     reasons: list[Evidence | None] = []
     for function in dict.fromkeys(functions):
@@ -227,7 +227,7 @@ def _guards(module: Module, flow: Flow, uses: Sequence[Use]) -> tuple[Evidence |
     guards: list[ast.expr | None] = []
     for use in uses:
         here = main_process_guard(module, use.node)
-        calls = module.callers(module.function(use.node) or module.tree)
+        calls = module.callers(module.scope(use.node))
         # A function that evaluates what it is given may be guarded for this loader and not for another.
         mine = [c for c in calls if any(a in flow.aliases for a in [*c.args, *(k.value for k in c.keywords)])]
         outer = mine or list(use.calls) or calls

@@ -72,7 +72,7 @@ def _kept_draw(
     module: Module, cls: ast.ClassDef, call: ast.Call, attribute: ast.Attribute, batches: bool
 ) -> Draw | None:
     """A draw from ``self.generator`` and the like, by what the class keeps there."""
-    values = [d.value for d in module.attribute_definitions.get((cls, attribute.attr), []) if d.value is not None]
+    values = [d.value for d in module.attribute_values(cls, attribute.attr) if d.value is not None]
     for value in (n for v in values for n in ast.walk(v)):
         if isinstance(value, (ast.Name, ast.Attribute)):
             for q, family in (("random", "random"), ("numpy.random", "numpy")):

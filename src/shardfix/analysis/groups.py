@@ -43,7 +43,7 @@ def group_at(module: Module, node: ast.AST) -> Group:
 
 def _shown_by_sampler(module: Module, node: ast.AST) -> Group | None:
     """The group is there where a DistributedSampler that asks it for the rank was built before, always."""
-    function = module.function(node)
+    module, function = module.home(node), module.function(node)
     for call in module.calls:
         if module.function(call) is not function or DISTRIBUTED_SAMPLER not in module.callee(call):
             continue
@@ -64,7 +64,7 @@ def _shown_by_sampler(module: Module, node: ast.AST) -> Group | None:
 
 def _destroyed(module: Module, node: ast.AST) -> bool:
     """Whether the group is destroyed before a place, in its function."""
-    function = module.function(node)
+    module, function = module.home(node), module.function(node)
     for call in module.calls:
         if "torch.distributed.destroy_process_group" in module.callee(call) and module.function(call) is function:
             if _dominates(module, call, node, module.evidence(call)) is not None:
@@ -159,16 +159,20 @@ def _handed_over(module: Module, call: ast.Call, group: Group) -> Group:
     if not group.condition:
         return group
     function = module.called_function(call)
+    there = module.home(function) if function is not None else module
+    module = module.home(call)
     for name in _names(group.condition):
-        bound = [d for d in module.bindings.definitions if d.key == name and d.scope is function]
+        bound = [d for d in there.bindings.definitions if d.key == name and d.scope is function]
         passed = [
             a
             for a in [*call.args, *(k.value for k in call.keywords)]
             if isinstance(a, ast.Name) and a.id == name and getattr(module.parameter_for(call, a), "arg", "") == name
         ]
         inner = function is not None and module.function(call) is module.function(function)
-        outer = not bound and (
-            inner or any(d.key == name and d.scope is module.tree for d in module.bindings.definitions)
+        outer = (
+            not bound
+            and there is module
+            and (inner or any(d.key == name and d.scope is module.tree for d in module.bindings.definitions))
         )
         here = module.function(call)
         shadowed = any(d.key == name and d.scope is here for d in module.bindings.definitions) and not inner
@@ -185,7 +189,7 @@ def _unchanged(module: Module, test: ast.expr, node: ast.AST) -> bool:
     """Whether nothing is bound to a condition's names between it and a later place of the same function."""
     written = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
     written |= {module.source.source(n) for n in ast.walk(test) if isinstance(n, ast.Attribute)}
-    here = module.function(test)
+    module, here = module.home(test), module.function(test)
     first, last = getattr(test, "lineno", 0), getattr(module.statement(node), "lineno", 0)
     return not any(
         d.key in written and d.scope is (here or module.tree) and first < getattr(d.statement, "lineno", 0) < last
@@ -195,7 +199,7 @@ def _unchanged(module: Module, test: ast.expr, node: ast.AST) -> bool:
 
 def _visible(module: Module, condition: str, node: ast.AST) -> bool:
     """Whether the names of a condition are read, or are parameters, in the function around a place."""
-    function = module.function(node)
+    module, function = module.home(node), module.function(node)
     if function is None:
         return False
     names = _names(condition)

@@ -26,6 +26,7 @@ from shardfix.analysis.tree import Parents, enclosing, home, plant, settle
 
 if TYPE_CHECKING:
     from shardfix.analysis.project import Project
+    from shardfix.rewrite.edits import Span
 
 _BUILTINS = frozenset(dir(builtins))
 _DEPTH = 8  # how many assignments a name is followed back
@@ -186,6 +187,10 @@ class Module:
             if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 return n
         return None
+
+    def scope(self, node: ast.AST) -> FunctionNode | ast.Module:
+        """The innermost function around a node, its file's top level where it is in none."""
+        return self.function(node) or self.home(node).tree
 
     def environment(self, node: ast.AST) -> Environment | None:
         """What each local name may be where an expression is evaluated; None if that is not known."""
@@ -442,6 +447,10 @@ class Module:
     def location(self, node: ast.AST) -> Location:
         """Where a node starts."""
         return self.source.location(node)
+
+    def place(self, node: ast.AST) -> tuple[str, Span]:
+        """The file that a node stands in and its span there: where an edit of it is made."""
+        return self.home(node).path, self.source.span(node)
 
     def evidence(self, node: ast.AST, text: str = "") -> Evidence:
         """The line on which a node starts, as evidence."""
