@@ -4,216 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
+from shardfix.codemods._epochs import Sampler, Untold, is_read_once, tell_epoch, tell_in
 from shardfix.codemods._findings import refuse
 
-from shardfix.analysis.epochs import EpochLoop, SetEpoch, set_epoch_calls
+from shardfix.analysis.epochs import SetEpoch, set_epoch_calls, untold
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
-from shardfix.analysis.module import Module
 from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
-from shardfix.analysis.spelling import free_name, spell_distributed_sampler
-from shardfix.rewrite.edits import Edit, InsertStatements, ReplaceExpression
-
-_COUNTERS = ("epoch", "epoch_index")
-
-
-@dataclass(frozen=True, slots=True)
-class Untold:
-    """Why the epoch can't be told: the refusal's code, and in words what it is here where its title says less."""
-
-    code: str
-    why: str = ""
-
-
-def tell_epoch(
-    site: Site, sampler: str, guard: str, class_name: str, *, sampler_is_new: bool = False
-) -> list[Edit] | Untold:
-    """The edits that call ``set_epoch`` first in each epoch loop of a site, or why there are none.
-
-    Args:
-        sampler: the variable that holds the sampler where the loader is built; empty if it has none.
-        guard: ``""`` where the sampler is always a DistributedSampler, ``"none"`` where it may be None, ``"kind"``
-            where it may be another sampler.
-        class_name: how the file spells DistributedSampler.
-        sampler_is_new: the variable is made by this change, so no other assignment can stand in the way.
-    """
-    loops = site.epoch_loops
-    if loops.rebuilt:
-        return Untold("SHD924")
-    if not loops.loops:
-        if _built_in_a_loop(site):
-            return Untold("SHD924", "the loader is built anew in each turn of a loop")
-        return Untold({"next-driven": "SHD911", "ambiguous": "SHD910"}.get(loops.why, "SHD909"))
-    edits: list[Edit] = []
-    training = [loop for loop in loops.loops if not evaluates(site.module, loop.use.node)]
-    if site.role != "eval" and not training:
-        return Untold("SHD909", "the epoch loop only evaluates on this loader")
-    for loop in loops.loops if site.role == "eval" else training:
-        counter, renamed = _counter(site, loop)
-        if counter is None:
-            return Untold("SHD910")
-        module, function = site.module, site.module.function(loop.loop)
-        sure = _runs_before(module, module.statement(site.call), loop.loop)
-        # A parameter may be another loader in another call, so there the sampler is the loader's, not a variable's.
-        handed = any(module.called_function(call) is function for call in loop.use.calls)
-        receiver = _receiver(site, loop, sampler if sure and not handed else "", sampler_is_new)
-        sure = sure and not (handed and function is not None and len(module.callers(function)) > 1)
-        if receiver is None or not (sure or _always_loader(site, loop)):
-            line = loop.loop.lineno
-            return Untold("SHD909", f"the epoch loop in line {line} is seen, but no name at its start for this sampler")
-        test = ""
-        if guard == "none" and receiver == sampler:
-            test = f"if {receiver} is not None:"
-        elif guard or not sure:
-            spelled = _spelled(site, class_name, loop)
-            if spelled is None:
-                return Untold("SHD910", f"the name {class_name} means nothing in the epoch loop, or something else")
-            test = f"if isinstance({receiver}, {spelled[0]}):"
-            edits.extend(e for e in spelled[1] if e not in edits)
-        call = f"{receiver}.set_epoch({counter})"
-        lines = (test, f"    {call}") if test else (call,)
-        edits.extend(renamed)
-        edits.append(InsertStatements(module.path, module.source.span(loop.loop), "body", lines))
-    return edits
-
-
-def _spelled(site: Site, class_name: str, loop: EpochLoop) -> tuple[str, tuple[Edit, ...]] | None:
-    """How the class is named in an epoch loop: as where it is used, or anew where that name is another function's."""
-    module = site.module
-    root = class_name.partition(".")[0]
-    scopes = {module.tree, *module.around(loop.loop)}
-    if any(d.key == root and d.scope in scopes for d in module.bindings.definitions):
-        return class_name, ()
-    return spell_distributed_sampler(module, site.call, (loop.loop,))
-
-
-def _runs_before(module: Module, statement: ast.stmt, loop: ast.stmt) -> bool:
-    """Whether a statement has run wherever a loop runs; a loader built in a branch may be another one in the loop."""
-    parent = module.parents[statement]
-    same = {ast.dump(n.test) for n in module.around(loop) if isinstance(n, ast.If)}
-    while isinstance(parent, (ast.With, ast.AsyncWith)) or (
-        isinstance(parent, ast.If) and statement in parent.body and (_is_main(parent) or ast.dump(parent.test) in same)
-    ):
-        statement, parent = parent, module.parents[parent]
-    if module.function(statement) is not module.function(loop):
-        return not isinstance(parent, (ast.If, ast.For, ast.While, ast.Try))
-    around = {loop, *module.around(loop)}
-    return any(s in around for s in module.block(statement))
-
-
-def _is_main(node: ast.If) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
-
-
-def _always_loader(site: Site, loop: EpochLoop) -> bool:
-    """Whether what the loop iterates is one of this file's DataLoaders on every path, so that it has a ``sampler``."""
-    calls = {s.call for s in site.siblings if s.kind == "torch"}
-    definitions = site.module.bindings.reaching(loop.use.value)
-    return all(d.value in calls or d.kind == "parameter" for d in definitions)
-
-
-def _counter(site: Site, loop: EpochLoop) -> tuple[str | None, list[Edit]]:
-    """The loop's counter; where it is ``_`` and nothing reads it, a free name and the edit that binds it."""
-    module = site.module
-    if loop.counter:
-        return (None if _is_rebound(module, loop) else loop.counter), []
-    target = loop.loop.target if not isinstance(loop.loop, ast.While) else None
-    if isinstance(target, ast.Tuple):
-        target = target.elts[-1]  # (index, _) of an enumerated range
-    if not isinstance(target, ast.Name):
-        return None, []
-    definitions = module.bindings.definitions_at(target, "_")
-    if any(module.bindings.readers(d) for d in definitions):
-        return None, []
-    name = free_name(module, loop.loop, _COUNTERS)
-    if name is None:
-        return None, []
-    return name, [ReplaceExpression(module.path, module.source.span(target), name)]
-
-
-def _is_rebound(module: Module, loop: EpochLoop) -> bool:
-    """Whether the body of a ``for`` gives the counter another value (``epoch += start``): at its top it is another."""
-    if isinstance(loop.loop, ast.While):
-        return False
-    return any(
-        d.key == loop.counter and d.statement is not loop.loop and loop.loop in module.around(d.statement)
-        for d in module.bindings.definitions
-    )
-
-
-def _receiver(site: Site, loop: EpochLoop, sampler: str, sampler_is_new: bool) -> str | None:
-    """What to call ``set_epoch`` on inside a loop: the sampler's variable where in sight, else ``loader.sampler``."""
-    module = site.module
-    here, there = module.function(site.call), module.function(loop.loop)
-    if sampler and (here is there or (here is None and "." not in sampler)):
-        scope = here or module.tree
-        mine = set(site.distributed_definitions)
-        others = [d for d in module.bindings.definitions if d.scope is scope and d.key == sampler and d not in mine]
-        if sampler_is_new or (not others and _is_bound(module, sampler, loop)):
-            return sampler
-    inner = "batch_sampler.sampler" if site.batch_arms else "sampler"
-    if any(b.kind != "batch" for b in site.batch_arms):
-        return None  # whether a batch sampler of the project's own has .sampler is not known
-    found: list[tuple[bool, int, str]] = []
-    for alias in site.flow.aliases:
-        if not isinstance(alias, (ast.Name, ast.Attribute)) or module.function(alias) is not there:
-            continue
-        around = list(module.around(alias))
-        if loop.loop in around and isinstance(alias.ctx, ast.Load) and not _bound_within(module, alias, loop):
-            near = loop.inside in around or alias is loop.use.value
-            found.append((not near, alias.lineno, f"{module.source.source(alias)}.{inner}"))
-    return min(found)[2] if found else None
-
-
-def _is_bound(module: Module, name: str, loop: EpochLoop) -> bool:
-    """Whether a variable still has its value where a loop starts (``del sampler``)."""
-    if "." in name:
-        return True
-    there = module.environment(loop.loop.test if isinstance(loop.loop, ast.While) else loop.loop.iter)
-    function = module.function(loop.loop)
-    here = any(d.key == name and d.scope is (function or module.tree) for d in module.bindings.definitions)
-    return there is None or not here or bool(there.get(name))
-
-
-def _bound_within(module: Module, alias: ast.expr, loop: EpochLoop) -> bool:
-    """Whether a name gets its value inside a loop, so that it has none, or an old one, at the loop's start."""
-    root: ast.expr = alias
-    definitions = set(module.bindings.reaching(alias))
-    while isinstance(root, ast.Attribute):
-        root = root.value
-        definitions |= module.bindings.reaching(root)
-    return any(d.statement is loop.loop or loop.loop in module.around(d.statement) for d in definitions)
-
-
-def is_read_once(site: Site) -> bool:
-    """Whether a loader is surely read once a run: no loop but its own is around what builds and what reads it."""
-    if not site.read_once or _built_in_a_loop(site):
-        return False
-    return not any(_repeated(site.module, use.node) for use in site.flow.of("iterate"))
-
-
-def _built_in_a_loop(site: Site) -> bool:
-    return bool(site.flow.of("iterate")) and _repeated(site.module, site.call, by_calls=False)
-
-
-def _repeated(module: Module, node: ast.AST, depth: int = 0, *, by_calls: bool = True) -> bool:
-    """Whether a node stands in a loop, or in a function that is called in one, or more than once, or nowhere here."""
-    inner = node
-    for outer in module.around(node):
-        if isinstance(outer, (ast.For, ast.AsyncFor, ast.While)) and inner is not getattr(outer, "iter", None):
-            return True
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            calls = module.callers(outer)
-            if depth > 4 or (by_calls and len(calls) != 1):
-                return by_calls
-            return any(_repeated(module, call, depth + 1, by_calls=by_calls) for call in calls)
-        inner = outer
-    return False
+from shardfix.rewrite.edits import Edit, ReplaceExpression
 
 
 def shuffling_arms(site: Site) -> list[Arm]:
@@ -224,12 +27,21 @@ def shuffling_arms(site: Site) -> list[Arm]:
 
 def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     """A change, a refusal, the reason why the site is right, or None if it is none of this codemod's business."""
-    arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
     distributed = shuffling_arms(site)
     if not distributed or site.owner != "ddp":
         return None
     if site.told:
-        return _told_in_vain(site) or "its sampler is told the epoch"
+        training = [loop for loop in site.epoch_loops.loops if not evaluates(site.module, loop.use.node)]
+        forgotten = untold(site.module, training, site.told)
+        if not forgotten:
+            return _told_in_vain(site) or "its sampler is told the epoch"
+        sampler = _sampler(site, distributed)
+        parts = [tell_in(site, loop, sampler) for loop in forgotten]
+        found = next((part for part in parts if isinstance(part, Untold)), None)
+        if found is not None:
+            line = forgotten[0].loop.lineno
+            return refuse(site, found.code, instead=f"told the epoch in one loop, but not in that of line {line}")
+        return _change(site, distributed, [e for part in parts if not isinstance(part, Untold) for e in part])
     if site.role == "eval" and any(a.constant("shuffle") is None for a in distributed):
         return None  # distribute_eval_sampler settles it
     if site.answers.epoch is not None and site.answered("epoch", "told"):
@@ -244,32 +56,45 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     if not site.epoch_loops.loops and not site.epoch_loops.rebuilt:
         if is_read_once(site):
             return "it is read once, so there is no epoch to tell"
-        if where or site.flow.of("returned", "escape", "argument"):
+        leaves = where or site.flow.of("returned", "escape", "argument")
+        if leaves and site.epoch_loops.why != "next-driven":
             return refuse(site, "SHD909", note="the loader leaves this file's sight")
-    guard = (
-        "" if len(distributed) == len(arms) else "none" if {a.kind for a in arms} <= {"distributed", "none"} else "kind"
-    )
-    value = site.arguments.value("sampler")
-    name = module.source.source(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
-    func = distributed[0].node.func if isinstance(distributed[0].node, ast.Call) else None
-    assert func is not None
-    edits = tell_epoch(site, name, guard, module.source.source(func))
+    sampler = _sampler(site, distributed)
+    edits = tell_epoch(site, sampler.variable, sampler.guard, sampler.class_name)
     if isinstance(edits, Untold):
         if edits.code == "SHD909" and site.role == "eval":
             return "no epoch loop drives it"
-        return refuse(site, edits.code, instead=edits.why)
+        refused = refuse(site, edits.code, instead=edits.why)
+        return replace(refused, remedy=edits.remedy) if edits.remedy else refused
+    return _change(site, distributed, edits)
+
+
+def _sampler(site: Site, distributed: Sequence[Arm]) -> Sampler:
+    """The sampler that a site has, as it is to be told."""
+    kinds = {a.kind for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner))}
+    value = site.arguments.value("sampler")
+    func = distributed[0].node.func if isinstance(distributed[0].node, ast.Call) else None
+    assert func is not None
+    return Sampler(
+        variable=site.module.source.source(value) if isinstance(value, (ast.Name, ast.Attribute)) else "",
+        guard="" if kinds == {"distributed"} else "none" if kinds <= {"distributed", "none"} else "kind",
+        class_name=site.module.source.source(func),
+    )
+
+
+def _change(site: Site, distributed: Sequence[Arm], edits: Sequence[Edit]) -> Change:
     return Change(
         site.location,
         "insert_set_epoch",
         ("SHD401",),
         "safe",
         "tell the sampler the epoch",
-        tuple(edits),
+        tuple(dict.fromkeys(edits)),
         consequences=(
             "each epoch now has an order of its own; until now every epoch repeated the order of the first",
             "visits per rank, steps and batch size stay as they are",
         ),
-        evidence=tuple(module.evidence(a.node) for a in distributed),
+        evidence=tuple(site.module.evidence(a.node) for a in distributed),
     )
 
 
@@ -376,6 +201,8 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             right.append((site.location, outcome))
     return Planned(tuple(changes), tuple(findings), tuple(right))
 
+
+__all__ = ["RULE", "Untold", "is_read_once", "plan", "tell_epoch"]
 
 RULE = Rule(
     name="insert_set_epoch",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardfix.analysis.epochs import SetEpoch, counter_of
+from shardfix.analysis.epochs import EpochLoop, SetEpoch, counter_of, untold
+from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.names import BATCH_SAMPLER, DATA_LOADER, DISTRIBUTED_SAMPLER
 from shardfix.analysis.sites import Site
@@ -25,13 +26,33 @@ class Told:
 
     def statements(self) -> list[ast.stmt]:
         told = self.site.told
-        if told and self.site.epoch_loops.rebuilt:
-            raise self.slicer.stopped("the loader is built anew in each epoch", self.site.call)
+        training = [loop for loop in self.site.epoch_loops.loops if not evaluates(self.module, loop.use.node)]
+        if untold(self.module, training, told):
+            told = []  # the recipe runs one loop: the one that is wrong
+        for call_ in told:
+            self.anew(call_)
         self.slicer.alias = self.receiver
         found: list[ast.stmt] = []
         for call_ in told:
             found += self.one(call_)
         return found
+
+    @property
+    def loops(self) -> tuple[EpochLoop, ...]:
+        """The loops over epochs, those included in which the loader is built anew: a pass over a new loader reads what
+        one over the old one would, since a sampler keeps nothing but the epoch."""
+        return (*self.site.epoch_loops.loops, *self.site.epoch_loops.rebuilding)
+
+    def anew(self, told: SetEpoch) -> None:
+        """Stop where a sampler that is built anew in each epoch is told before it is built: the old one is told."""
+        m = self.module
+        around = list(m.around(told.call))
+        for loop in self.site.epoch_loops.rebuilding:
+            built = loop.built
+            if built is None or loop.loop not in around:
+                continue
+            if built.lineno >= told.call.lineno:
+                raise self.slicer.stopped("`set_epoch` is called before the epoch's loader is built", told.call)
 
     def elsewhere(self, body: list[ast.stmt]) -> ast.AST | None:
         """Where a shuffling DistributedSampler that nobody tells the epoch here leaves this file, to be told there.
@@ -134,7 +155,7 @@ class Told:
     def moment(self, told: SetEpoch) -> tuple[list[ast.expr], bool]:
         """When in the epoch the call comes: before the pass, after it (then it is for the next), or once."""
         m = self.module
-        loops = self.site.epoch_loops.loops
+        loops = self.loops
         batch_loops = {id(u.node) for u in self.site.flow.of("iterate")}
         inside: ast.AST | None = None
         for outer in m.around(told.call):
@@ -155,7 +176,7 @@ class Told:
     def guards(self, told: SetEpoch, receiver: ast.expr) -> list[ast.expr]:
         """The conditions under which the call runs in an epoch, from the inside out."""
         m = self.module
-        loops = {id(loop.loop) for loop in self.site.epoch_loops.loops}
+        loops = {id(loop.loop) for loop in self.loops}
         tests: list[ast.expr] = []
         has = call(name("hasattr"), receiver, ast.Constant("set_epoch"))
         if isinstance(told.call.func, ast.Call):
@@ -185,7 +206,7 @@ class Told:
         if type(value) is int:
             return ast.Constant(value)
         text = m.source.source(node)
-        loops = self.site.epoch_loops.loops
+        loops = self.loops
         if any(loop.counter == text for loop in loops):
             return epoch
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
