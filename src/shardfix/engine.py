@@ -33,8 +33,10 @@ class EngineError(Exception):
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
-def scan(paths: Sequence[Path], *, config: Config) -> RunResult:
+def scan(paths: Sequence[Path], *, config: Config, why: bool = False) -> RunResult:
     """Every loader of a project with its owner and verdict. Reads only, and runs nothing.
+
+    ``why``: with the whole way of each loader, from its construction to what reads it.
 
     Raises:
         SourceError: a path that does not exist.
@@ -42,10 +44,15 @@ def scan(paths: Sequence[Path], *, config: Config) -> RunResult:
     with _without_collector():
         reading = read_project(paths, config)
         plan = make_plan(reading.project, reading.chosen, reading.options, files=reading.files)
+        sites = plan.reports
+        if why:
+            from shardfix.analysis.why import chain
+
+            sites = tuple(replace(report, chain=chain(plan.sites[report.location])) for report in sites)
     return replace(
         _base(config, reading),
         problems=(*reading.problems, *plan.problems),
-        sites=plan.reports,
+        sites=sites,
         changes=plan.changes,
         notes=plan.notes,
         suppressions=plan.suppressions,

@@ -118,6 +118,21 @@ def test_rules_lists_every_code_in_every_format(tmp_path: Path) -> None:
     assert [line.split("`")[1] for line in markdown.splitlines() if line.startswith("| `")] == codes
 
 
+def test_explain_tells_the_answers_that_settle_a_code_and_all_that_comments_can_say() -> None:
+    from shardfix.report.explain import explain_page
+
+    refused, everything = explain_page("SHD916"), explain_page("comments")
+    assert refused is not None
+    assert everything is not None
+    assert refused.plain().endswith(
+        "  # shardfix: role=train  it is trained on\n"
+        "  # shardfix: role=eval  it is evaluated on\n"
+        "  or by name in pyproject.toml, in [tool.shardfix.roles]\n"
+    )
+    for said in ("keep[SHD201] reason", "owner=accelerate", "role=train", "epoch=told", "metric=reduced"):
+        assert f"\n{said}  " in everything.plain()
+
+
 def test_explain_tells_every_code_and_codemod() -> None:
     from shardfix.report.explain import explain_page
 
@@ -125,7 +140,7 @@ def test_explain_tells_every_code_and_codemod() -> None:
         page = explain_page(entry.code.lower())
         assert page is not None
         assert page.plain().startswith(f"{entry.code}  {entry.title}\n")
-        assert "\nWhy\n" in page.plain()
+        assert ("\nWhat is missing\n" if entry.refusal else "\nWhy\n") in page.plain()
         assert ("\nWhat to do\n" if entry.refusal else "\nLeft alone\n") in page.plain()
         if entry.rule:
             assert explain_page(entry.codemod.replace("_", "-")) is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -110,6 +112,32 @@ def writing(command: _Command) -> _Command:
 
 def strict(command: _Command) -> _Command:
     return click.option("--strict", is_flag=True, help="Exit with 1 if a loader is refused.")(command)
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Which loaders' ways are to be shown: of the line of a file, of one more path, or of all that are scanned."""
+
+    path: Path | None = None
+    line: int | None = None
+
+
+def why(command: _Command) -> _Command:
+    return click.option(
+        "--why",
+        is_flag=False,
+        flag_value="",
+        callback=_place,
+        metavar="[PATH:LINE]",
+        help="Also show each loader's way from its construction to what reads it; of one loader by its line.",
+    )(command)
+
+
+def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> Why | None:
+    if not value:
+        return None if value is None else Why()
+    place = re.fullmatch(r"(.+?):([0-9]+)(:[0-9]+)?", value)  # a column may follow, as reports write it
+    return Why(Path(place[1]), int(place[2])) if place else Why(Path(value))
 
 
 def maps(command: _Command) -> _Command:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import shardfix
-from shardfix.analysis.model import Change, Evidence, Finding, Location, SiteReport
+from shardfix.analysis.model import Change, Evidence, Finding, Location, SiteReport, Step
 from shardfix.proof.model import proof_to_json
 from shardfix.report.patch import diffs
 from shardfix.report.summary import proof_of, summarise
@@ -60,7 +60,12 @@ def _site(site: SiteReport) -> dict[str, Any]:
         "why": site.why,
         "findings": [_finding(finding) for finding in site.findings],
         "changes": [change.id for change in site.changes],
+        **({"chain": [_step(step) for step in site.chain]} if site.chain else {}),
     }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {**_location(step.location), "text": step.text, "what": step.what}
 
 
 def _location(location: Location) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def scan_page(result: RunResult) -> Page:
     for site in result.sites:
         _site(page, site)
         _owner(page, site)
+        _chain(page, site)
         for finding in site.findings:
             _finding(page, finding)
         for change in site.changes:
@@ -130,6 +131,12 @@ def _site(page: Page, site: SiteReport) -> None:
 def _owner(page: Page, site: SiteReport) -> None:
     for evidence in site.owner_evidence[:1]:
         page.line("    ", Styled(f"{site.owner}: ", "dim"), _evidence(evidence, site.location.path))
+
+
+def _chain(page: Page, site: SiteReport) -> None:
+    for step in site.chain:
+        place = f"{step.location.path}:{step.location.line}"
+        page.line("    ", Styled(place, "cyan"), f"  {step.text}", Styled(f"  # {step.what}", "dim"))
 
 
 def _evidence(evidence: Evidence, here: str) -> Styled:
