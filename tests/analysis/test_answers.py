@@ -240,8 +240,8 @@ REFUSED = {
     "SHD919": DDP + "class Loader(DataLoader):\n    pass\ntrain_loader = Loader(d){}\n" + LOOP,
     "SHD920": DDP + SAMPLER + FROZEN_LOADER + "from engine import other\nother.set_epoch(1)\n" + LOOP,
     "SHD923": DDP + "from engine import evaluate\nval_loader = DataLoader(val_set){}\nevaluate(val_loader)\n",
-    "SHD924": DDP + SAMPLER + "for epoch in range(2):\n    " + FROZEN_LOADER + "    for batch in train_loader:\n"
-    "        loss.backward()\n",
+    "SHD924": DDP + SAMPLER + "def run():\n    " + FROZEN_LOADER + "    for batch in train_loader:\n"
+    "        loss.backward()\nfor epoch in range(2):\n    run()\n",
     "SHD931": DDP + "if dist.get_rank() < 2:\n    train_loader = DataLoader(d, shuffle=True){}\n"
     "    for epoch in range(2):\n        for batch in train_loader:\n            loss.backward()\n",
 }

@@ -268,6 +268,13 @@ _ALL = (
         "Nothing: an earlier run was ended while it wrote several files; what it had staged is finished, or undone.",
         "look at the files with git diff",
     ),
+    Refusal(
+        "SHD933",
+        "read in pairs with another loader",
+        "Whether the pairs are to be the same in each epoch: two loaders that shuffle on their own meet by chance, two "
+        "DistributedSamplers of one seed draw one permutation, so each sample would keep its partner for good.",
+        "give both loaders a DistributedSampler by hand, one of them with a `seed=` of its own",
+    ),
 )
 
 REFUSALS: Mapping[str, Refusal] = {r.code: r for r in _ALL}
