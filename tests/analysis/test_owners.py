@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from loaders import site, sites
+from loaders import project, site, sites
 
 from shardfix.analysis.model import Options
+from shardfix.planning import make_plan
 
 ACCELERATE = (
     "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\n"
@@ -89,6 +90,49 @@ LOOP = "for b in loader:\n    pass\n"
         ),
         pytest.param(
             "objects = (model, DataLoader(d))\nmodel, loader = accelerator.prepare(*objects)\n" + LOOP, id="starred"
+        ),
+        pytest.param(
+            "items = [model]\nitems.append(DataLoader(d))\nmodel, loader = accelerator.prepare(*items)\n" + LOOP,
+            id="starred, from a list that grows",
+        ),
+        pytest.param(
+            "loaders = [DataLoader(d)]\nfor i, l in enumerate(loaders):\n    loaders[i] = accelerator.prepare(l)\n"
+            "for l in loaders:\n    for b in l:\n        pass\n",
+            id="each item of a list in place",
+        ),
+        pytest.param(
+            'loaders = {"a": DataLoader(d)}\nloaders = {k: accelerator.prepare(l) for k, l in loaders.items()}\n'
+            'for b in loaders["a"]:\n    pass\n',
+            id="in a comprehension",
+        ),
+        pytest.param(
+            "loader = DataLoader(d)\nif a:\n    m, loader = accelerator.prepare(m, loader)\nelse:\n"
+            "    m, o, loader = accelerator.prepare(m, o, loader)\n" + LOOP,
+            id="in both arms",
+        ),
+        pytest.param(
+            "loader = accelerator.prepare(DataLoader(d))\nloader = accelerator.prepare(loader)\n" + LOOP, id="twice"
+        ),
+        pytest.param(
+            "loader = accelerator.prepare(DataLoader(d))\nfor b in accelerator.skip_first_batches(loader, 3):\n"
+            "    pass\n",
+            id="batches skipped",
+        ),
+        pytest.param(
+            "def evaluate(m, loader):\n    acc = Accelerator()\n    m, loader = acc.prepare(m, loader)\n"
+            "    for b in loader:\n        pass\nevaluate(m, DataLoader(d))\n",
+            id="by an Accelerator of the evaluation's own",
+        ),
+        pytest.param(
+            "class T:\n    def __init__(self, acc, train):\n        self.acc = acc\n        self.train = train\n"
+            "        self.model, self.train = self.acc.prepare(m, self.train)\n"
+            "    def run(self):\n        for b in self.train:\n            pass\nT(accelerator, DataLoader(d)).run()\n",
+            id="by a trainer of the project's own",
+        ),
+        pytest.param(
+            "class Acc(Accelerator):\n    def run(self):\n        for b in self.prepare(DataLoader(d)):\n"
+            "            pass\n",
+            id="by itself",
         ),
     ],
 )
@@ -267,6 +311,92 @@ def test_a_call_of_the_usual_name_on_an_unseen_object_is_unknown_though_another_
     )
     assert found.owner == "unknown"
     assert found.ownership.missing == "line 6 hands the loader to acc.prepare(); whether that shards it is not shown"
+
+
+def test_a_trainer_that_prepares_other_things_does_not_prepare_the_loader() -> None:
+    found = site(
+        ACCELERATE
+        + "class T:\n    def __init__(self, x):\n        self.train = x\n        self.m = accelerator.prepare(m)\n"
+        "    def run(self):\n        for b in self.train:\n            pass\nT(DataLoader(d)).run()\n"
+    )
+    assert (found.owner, found.ownership.via_accelerate) == ("ddp", True)
+
+
+def test_params_of_an_override_are_prepared_with_its_loader() -> None:
+    found = site(
+        PLAIN + "from transformers import Trainer\nclass T(Trainer):\n    def get_train_dataloader(self):\n"
+        "        params = {'batch_size': 2}\n        if x:\n            params['sampler'] = s\n"
+        "        return self.accelerator.prepare(DataLoader(d, **params))\n"
+    )
+    assert (found.owner, found.owner_evidence[0].location.line) == ("accelerate", 8)
+
+
+def test_how_an_accelerator_is_told_to_shard_is_part_of_the_evidence() -> None:
+    text = ACCELERATE + "loader = accelerator.prepare(DataLoader(d))\n" + LOOP
+    assert [e.location.line for e in site(text).owner_evidence] == [4]
+    told = text.replace("Accelerator()", "Accelerator(split_batches=True)")
+    assert [e.location.line for e in site(told).owner_evidence] == [4, 3]
+
+
+AHEAD = """\
+import torch
+from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
+loader = DataLoader(d, shuffle=True)
+for b in loader:
+    with torch.no_grad():
+        cache.append(encode(b))
+model, loader = accelerator.prepare(model, loader)
+for epoch in range(3):
+    for b in loader:
+        accelerator.backward(model(b))
+"""
+
+
+def test_a_loader_that_is_read_ahead_for_a_computation_on_all_samples_is_prepared_for_training() -> None:
+    found = site(ACCELERATE + AHEAD)
+    assert (found.owner, [e.location.line for e in found.owner_evidence]) == ("accelerate", [10, 7])
+    assert found.ownership.note.startswith("prepare() shards it; line 7 reads all of it before")
+    (report,) = make_plan(project({"train.py": ACCELERATE + AHEAD}), ("train.py",), Options()).reports
+    assert (report.verdict, report.why) == ("right", found.ownership.note)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("shuffle=True", "sampler=SequentialSampler(d)", id="a sampler that may be taken away"),
+        pytest.param("shuffle=True", "sampler=DistributedSampler(d)", id="a sampler that shards"),
+        pytest.param(
+            "shuffle=True", "batch_sampler=BatchSampler(SequentialSampler(d), 2, False)", id="a batch sampler"
+        ),
+        pytest.param("shuffle=True", "**options", id="arguments that are not seen"),
+        pytest.param("with torch.no_grad()", "with other()", id="not without gradients"),
+        pytest.param("accelerator.backward(model(b))", "model(b)", id="not trained on after"),
+        pytest.param("cache.append(encode(b))", "loss(b).backward()", id="trained on before"),
+    ],
+)
+def test_a_loop_before_prepare_that_is_no_computation_ahead_leaves_the_owner_unknown(old: str, new: str) -> None:
+    assert old in AHEAD
+    assert site(ACCELERATE + AHEAD.replace(old, new)).owner == "unknown"
+
+
+def test_a_loop_after_prepare_is_none_ahead_of_it() -> None:
+    text = ACCELERATE + AHEAD.replace("loader = accel", "ready = accel").replace(
+        "    for b in loader", "    for b in ready"
+    )
+    text = text.replace("model, ready", "_, ready")
+    assert site(text).owner == "accelerate"
+    first, rest = text.split("for b in loader:", 1)
+    ahead, after = ("for b in loader:" + rest).split("_, ready", 1)
+    assert site(first + "_, ready" + after + ahead).owner == "unknown"
+
+
+def test_a_first_look_at_a_batch_leaves_the_owner_shown_where_no_sampler_may_go() -> None:
+    text = (
+        ACCELERATE + "loader = DataLoader(d)\nfirst = next(iter(loader))\nloader = accelerator.prepare(loader)\n" + LOOP
+    )
+    assert site(text).owner == "accelerate"
+    assert site(text.replace("DataLoader(d)", "DataLoader(d, sampler=s)")).owner == "unknown"
+    assert site(text.replace("first =", "while a:\n    first =")).owner == "unknown"
 
 
 def test_another_object_s_prepare_is_not_accelerate_s() -> None:

@@ -41,6 +41,16 @@ COMPOSER_TRAINERS = Kind(
     "trainer",
     frozenset({"composer"}),
 )
+# ignite's own ways to make an Engine; one iterates what it is given to run over, and shards nothing.
+ENGINES = Kind(
+    frozenset(
+        f"{package}.{name}"
+        for package in ("ignite.engine", "ignite.engine.engine")
+        for name in ("Engine", "create_supervised_trainer", "create_supervised_evaluator")
+    ),
+    "engine",
+    frozenset({"ignite"}),
+)
 _COMPOSER_EVALUATORS = frozenset({"composer.Evaluator", "composer.core.Evaluator", "composer.core.evaluator.Evaluator"})
 _LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
 _FIT = ("fit", "validate", "test", "predict")
@@ -73,6 +83,11 @@ def takes(module: Module, call: ast.Call) -> Owner | None:
         if name in _COMPOSER_FIT and is_a(module, receiver, COMPOSER_TRAINERS):
             return "composer"
     return None
+
+
+def only_iterates(module: Module, call: ast.Call) -> bool:
+    """Whether a call runs an Engine of ignite over the loader, which is the same as a loop over it."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "run" and is_a(module, call.func.value, ENGINES)
 
 
 def may_take(module: Module, call: ast.Call) -> bool:

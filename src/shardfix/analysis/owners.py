@@ -14,6 +14,7 @@ from shardfix.analysis.frameworks import (
     leaves_sampler,
     may_be_lightning_hook,
     may_take,
+    only_iterates,
     takes,
 )
 from shardfix.analysis.libraries import library_of
@@ -248,7 +249,7 @@ def _perhaps(module: Module, call: ast.Call, flow: Flow) -> Ownership | None:
 
 def _prepared(module: Module, call: ast.Call, flow: Flow) -> Ownership:
     prepares = flow.of("prepare")
-    evidence = tuple(module.evidence(u.node) for u in prepares)
+    evidence = tuple(dict.fromkeys(module.evidence(u.node) for u in prepares))
     raw = [u for u in flow.of("iterate", "next") if u.prepared is None]
     raw = [u for u in raw if not any(replaced_before(module, flow, p.node, u) for p in prepares)]
     if not has_sampler(module, call):
@@ -288,10 +289,12 @@ def _settings(module: Module, prepares: list[Use]) -> Iterator[Evidence]:
 
 def _under(module: Module, call: ast.Call, flow: Flow, owner: Owner, evidence: Evidence) -> Ownership:
     """A loader of a program that runs under a framework, which is not seen to take it."""
+    read = [u.node for u in flow.of("argument") if isinstance(u.node, ast.Call) and only_iterates(module, u.node)]
     raw = _raw(module, flow, [])
-    if raw is None or (owner not in _HANDED_OVER and owner != "lightning"):
+    read += [raw.node] if raw is not None else []
+    if not read or (owner not in _HANDED_OVER and owner != "lightning"):
         return Ownership(owner, (evidence,))
-    other = module.evidence(raw.node)
+    other = module.evidence(read[0])
     missing = (
         f"the program runs under {owner} ({_at(evidence, call, module)}), and {_at(other, call, module)} iterates the "
         "loader as it is"

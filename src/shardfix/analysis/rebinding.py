@@ -54,12 +54,21 @@ def _loop(module: Module, target: ast.Subscript) -> ast.For | None:
 
 
 def _item_of_loop(module: Module, target: ast.Subscript, given: ast.expr) -> bool:
-    """``for k, loader in loaders.items(): loaders[k] = accelerator.prepare(loader)``."""
+    """``for k, loader in loaders.items(): loaders[k] = accelerator.prepare(loader)``, or so by ``enumerate``."""
     loop = _loop(module, target)
     if loop is None or not isinstance(given, ast.Name) or not isinstance(loop.target, ast.Tuple):
         return False
     names = [e.id for e in loop.target.elts if isinstance(e, ast.Name)]
-    return len(names) == 2 and given.id == names[1] and _over(module, loop.iter, target.value, (".items()",))
+    over = _enumerated(loop.iter)
+    suffixes = (".items()",) if over is loop.iter else ("",)
+    return len(names) == 2 and given.id == names[1] and _over(module, over, target.value, suffixes)
+
+
+def _enumerated(node: ast.expr) -> ast.expr:
+    """What ``enumerate(x)`` counts from 0: ``x``. Anything else as it is."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "enumerate":
+        return node.args[0] if len(node.args) == 1 and not node.keywords else node
+    return node
 
 
 def _over(module: Module, node: ast.expr, container: ast.expr, suffixes: tuple[str, ...]) -> bool:
@@ -76,7 +85,7 @@ def _keys(module: Module, target: ast.Subscript) -> frozenset[str | int] | None:
     loop = _loop(module, target)
     if loop is None:
         return frozenset()
-    if _over(module, loop.iter, target.value, ("", ".keys()", ".items()")):
+    if _over(module, _enumerated(loop.iter), target.value, ("", ".keys()", ".items()")):
         return None
     if isinstance(loop.iter, (ast.Tuple, ast.List)):
         values = [e.value for e in loop.iter.elts if isinstance(e, ast.Constant)]
