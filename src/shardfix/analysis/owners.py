@@ -289,7 +289,8 @@ def _settings(module: Module, prepares: list[Use]) -> Iterator[Evidence]:
 
 def _under(module: Module, call: ast.Call, flow: Flow, owner: Owner, evidence: Evidence) -> Ownership:
     """A loader of a program that runs under a framework, which is not seen to take it."""
-    read = [u.node for u in flow.of("argument") if isinstance(u.node, ast.Call) and only_iterates(module, u.node)]
+    given = [u.node for u in flow.of("argument")]
+    read: list[ast.AST] = [n for n in given if isinstance(n, ast.Call) and only_iterates(module, n)]
     raw = _raw(module, flow, [])
     read += [raw.node] if raw is not None else []
     if not read or (owner not in _HANDED_OVER and owner != "lightning"):
