@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from shardfix.analysis.accelerators import is_accelerator, is_hf_trainer, is_prepare
 from shardfix.analysis.model import Evidence, Owner
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import ACCELERATOR, DISTRIBUTED_SAMPLER, INIT_PROCESS_GROUP, WRAPPERS_DDP
+from shardfix.analysis.processes import distributed_test
 from shardfix.analysis.programs import Launch, Programs, find_programs, is_test
 from shardfix.analysis.project import Project
 
@@ -56,12 +58,20 @@ _FABRIC = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A use that makes a program multi-process, and the line that shows it."""
+    """A use that makes a program multi-process, and the line that shows it.
+
+    Args:
+        strong: it starts the processes or hands them the model, so that a program that reaches it is of this regime
+            wherever it stands.
+        guarded: the project's own condition keeps it from runs of one process.
+    """
 
     owner: Owner
     evidence: Evidence
     node: ast.AST
     what: Literal["init", "wrap", "sampler", "other"] = "other"
+    strong: bool = False
+    guarded: bool = False
 
 
 def uses(module: Module) -> list[Regime]:
@@ -94,7 +104,9 @@ def uses(module: Module) -> list[Regime]:
                 elif name.startswith(_LIGHTNING) and name.rsplit(".", 1)[-1] == "Trainer":
                     owner = "lightning"
         if owner is not None:
-            found.append(Regime(owner, module.evidence(call), call, what))
+            strong = what in ("init", "wrap") or (what == "other" and _starts(owner, module.callee(call)))
+            guarded = what == "sampler" and _guarded(module, call)
+            found.append(Regime(owner, module.evidence(call), call, what, strong, guarded))
     for cls in module.classes:
         if is_lightning(module, cls):
             found.append(Regime("lightning", module.evidence(cls), cls))
@@ -102,6 +114,27 @@ def uses(module: Module) -> list[Regime]:
         # A program of torch's own process group that also draws a key with JAX is no JAX program.
         found = [r for r in found if r.owner != "jax"]
     return found
+
+
+def _starts(owner: Owner, callee: frozenset[str]) -> bool:
+    """Whether a framework's call starts it, or only asks it something."""
+    if owner in ("jax", "xla"):
+        return any(name.rsplit(".", 1)[-1] in ("pmap", "spawn", "launch") for name in callee)
+    return not any(name.rsplit(".", 1)[-1].startswith("get_") for name in callee)
+
+
+def _guarded(module: Module, node: ast.AST) -> bool:
+    """Whether a condition around a node keeps it from runs of one process."""
+    inner = node
+    for outer in module.around(node):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return False
+        if isinstance(outer, (ast.If, ast.IfExp)) and inner is not outer.test:
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            if distributed_test(outer.test) is (inner in body):
+                return True
+        inner = outer
+    return False
 
 
 def _of_a_distributed_sampler(module: Module, call: ast.Call, callee: frozenset[str]) -> bool:
@@ -180,6 +213,7 @@ ORDER: tuple[Owner, ...] = (
     "ray",
     "composer",
     "ignite",
+    "mmengine",
     "deepspeed",
     "horovod",
     "fabric",
@@ -191,70 +225,82 @@ ORDER: tuple[Owner, ...] = (
 
 @dataclass(eq=False)
 class ProjectRegimes:
-    """Which programs reach which code, and what each program uses."""
+    """Which programs reach which code, and under which regime each program runs.
+
+    What an entry module shows by itself decides. Where it shows nothing, what the code that it reaches does to start
+    the processes or to wrap a model: a library may hold much else, for programs that ask for it.
+    """
 
     programs: Programs
-    uses: list[tuple[Module, Regime, int]]  # with the programs that reach the use
     by_path: dict[str, ProgramRegimes]
+    uses: list[tuple[Regime, int]]  # with the programs that reach each
 
-    def __post_init__(self) -> None:
-        self.of: dict[Owner, int] = {}  # the programs that use each regime
+    @cached_property
+    def ruled(self) -> dict[Owner, int]:
+        """The programs of each regime, as bits."""
+        ruled: dict[Owner, int] = {}
+        far: dict[Owner, int] = {}
         started = 0
-        for _, regime, mask in self.uses:
-            self.of[regime.owner] = self.of.get(regime.owner, 0) | mask
-            if regime.what in ("init", "wrap"):
-                started |= mask
-        if "jax" in self.of:  # a program of torch's own process group that also draws a key with JAX is no JAX program
-            self.of["jax"] &= ~started
+        for regime, mask in self.uses:
+            if regime.strong:
+                far[regime.owner] = far.get(regime.owner, 0) | mask
+                if regime.owner == "ddp":
+                    started |= mask
+        far["mesh"] = far.get("mesh", 0) & started  # a library that can split a model is no program that does
+        for i, program in enumerate(self.programs.programs):
+            own = {r.owner for r in self.by_path[program.path].own if not r.guarded}
+            several = any(launch.several for launch in program.launches)
+            if several and not own and any(r.what == "sampler" and m >> i & 1 for r, m in self.uses):
+                own = {"ddp"}
+            shown: Iterable[Owner] = own or (o for o, mask in far.items() if mask >> i & 1)
+            first: Owner = min(shown, key=_rank, default="single")
+            ruled[first] = ruled.get(first, 0) | 1 << i
+        return dict(sorted(ruled.items(), key=lambda item: _rank(item[0])))
 
-    def ruled_by(self, mask: int) -> dict[Owner, int]:
-        """Programs by the regime that decides in each; those of one process under ``single``."""
-        found: dict[Owner, int] = {}
-        for owner in ORDER:
-            mine = mask & self.of.get(owner, 0)
-            if mine:
-                found[owner] = mine
-                mask &= ~mine
-        if mask:
-            found["single"] = mask
-        return found
+    def regimes_of(self, mask: int) -> dict[Owner, int]:
+        """Programs by the regime under which each runs."""
+        return {owner: mask & programs for owner, programs in self.ruled.items() if mask & programs}
 
-    def seen_in(self, mask: int) -> tuple[Regime, ...]:
-        """The uses that these programs reach."""
-        kept = [r for _, r, reached in self.uses if reached & mask and self.of.get(r.owner, 0) & mask]
-        return tuple(sorted(kept, key=lambda r: r.evidence.location))
+    def shown(self, owner: Owner, mask: int) -> Regime | None:
+        """The use that shows the regime of one of these programs: in its entry module, else the first that starts its
+        processes."""
+        program = next(self.programs.chosen(mask))
+        own = [r for r in self.by_path[program.path].own if r.owner == owner]
+        reached = [r for r, m in self.uses if r.owner == owner and m & mask & -mask]
+        found = own or reached
+        return min(found, key=lambda r: (not r.strong, r.evidence.location), default=None)
+
+
+def _rank(owner: Owner) -> int:
+    return ORDER.index(owner) if owner in ORDER else len(ORDER)
 
 
 def regime_of(regimes: ProgramRegimes, module: Module, node: ast.AST) -> Ruling:
-    """The regimes that rule the code around a node.
+    """The regimes that rule the code around a node: none, and nothing missing, is one process.
 
-    The programs that reach its function decide, those of a test suite only where no other does; where they are of
-    different kinds, what the function uses itself, if anything. Where no program is seen to reach it, what the module
-    shows by itself.
+    What the module shows by itself counts always. The programs that reach the function of the node add theirs, those of
+    a test suite only where no other reaches it; where they are of different kinds the function must say itself what it
+    is made for.
     """
     home = module.home(node)
     mine = regimes.project.by_path[home.path]
     programs = regimes.project.programs
-    reaching = programs.reaching(home, node)
-    mask = reaching & ~programs.tests
+    mask = programs.reaching(home, node) & ~programs.tests
     if not mask:
         return _alone(mine)
-    ruled = regimes.project.ruled_by(mask)
-    here = [r for r in mine.own if programs.same_code(home, r.node, node)]
+    ruled = regimes.project.regimes_of(mask)
     if len(ruled) == 1:
-        if "single" in ruled:
+        (owner,) = ruled
+        if owner == "single":
             return _alone(mine) if mine.own else Ruling()
-        return Ruling(_nearest(mine, regimes.project.seen_in(mask)))
-    if here and {r.owner for r in here} <= ruled.keys():
-        return Ruling(tuple(here)) if len({r.owner for r in here}) == 1 else Ruling(mine.own)
+        shown = regimes.project.shown(owner, mask)
+        return Ruling(mine.own if mine.first(owner) or shown is None else (*mine.own, shown))
+    here = [r for r in mine.own if programs.same_code(home, r.node, node)]
+    if len({r.owner for r in here}) == 1 and here[0].owner in ruled:
+        # It says so itself. A DistributedSampler says so to programs of one process, not to those of a framework.
+        if any(r.what != "sampler" for r in here) or ruled.keys() <= {"ddp", "single"}:
+            return Ruling(tuple(here))
     return _disagreeing(regimes.project, ruled)
-
-
-def _nearest(mine: ProgramRegimes, seen: tuple[Regime, ...]) -> tuple[Regime, ...]:
-    """The uses of the module itself first: their lines are the ones to show."""
-    owners = {r.owner for r in seen}
-    own = tuple(r for r in mine.own if r.owner in owners)
-    return (*own, *(r for r in seen if r.owner not in {o.owner for o in own}))
 
 
 def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int]) -> Ruling:
@@ -263,8 +309,9 @@ def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int]) -> Ruling:
     for owner, mask in list(ruled.items())[:3]:
         program = next(project.programs.chosen(mask))
         words.append(f"{program.path} runs it {'in one process' if owner == 'single' else f'under {owner}'}")
-        shown = [r for r in project.seen_in(mask & -mask) if r.owner == owner]
-        evidence += [r.evidence for r in shown[:1]]
+        shown = project.shown(owner, mask)
+        if shown is not None:
+            evidence.append(shown.evidence)
     return Ruling((), " and ".join((", ".join(words[:-1]), words[-1])), tuple(evidence))
 
 
@@ -308,12 +355,12 @@ def program_regimes(project: Project, launches: Sequence[Launch] = ()) -> dict[s
                 for regime in inside.get(name, ()):
                     if id(regime) not in seen:
                         seen.add(id(regime))
-                        found.append(Regime(regime.owner, regime.evidence, call, regime.what))
+                        found.append(replace(regime, node=call, guarded=regime.guarded or _guarded(m, call)))
         own[path] = found
     programs = find_programs(project, launches)
-    reached = [(m, r, programs.reaching(m, r.node)) for path, m in project.modules.items() for r in direct[path]]
+    reached = [(r, programs.reaching(m, r.node)) for path, m in project.modules.items() for r in direct[path]]
     result: dict[str, ProgramRegimes] = {}
-    whole = ProjectRegimes(programs, reached, result)
+    whole = ProjectRegimes(programs, result, reached)
     for path in project.modules:
         outer: list[tuple[str, Regime]] = []
         todo, seen_paths = list(project.importers.get(path, ())), {path}
