@@ -292,7 +292,7 @@ def _under(module: Module, call: ast.Call, flow: Flow, owner: Owner, evidence: E
     given = [u.node for u in flow.of("argument")]
     read: list[ast.AST] = [n for n in given if isinstance(n, ast.Call) and only_iterates(module, n)]
     raw = _raw(module, flow, [])
-    read += [raw.node] if raw is not None else []
+    read += [raw.node] if raw is not None and not is_peek(module, raw) else []
     if not read or (owner not in _HANDED_OVER and owner != "lightning"):
         return Ownership(owner, (evidence,))
     other = module.evidence(read[0])
