@@ -128,10 +128,7 @@ def test_a_program_that_imports_a_loader_through_its_package_is_seen(tmp_path: P
         "import torch.distributed as dist\nfrom pkg import make\n\ndist.init_process_group()\nloader = make(d)\n"
     )
     (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
-    assert (site.owner, site.why) == (
-        "unknown",
-        "train.py imports this module and runs under ddp; what owns the loader is not shown here",
-    )
+    assert (site.owner, [str(e.location) for e in site.owner_evidence]) == ("ddp", ["train.py:4:1"])
 
 
 def test_a_file_that_is_read_for_another_s_sake_is_no_error(tmp_path: Path) -> None:

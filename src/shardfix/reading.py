@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shardfix.analysis.beyond import Beyond, beyond
 from shardfix.analysis.model import Evidence, Location, Options
 from shardfix.analysis.module import Module, ParseFailure, parse
-from shardfix.analysis.project import Project, link, unread
+from shardfix.analysis.project import Project, link
 from shardfix.analysis.sites import loader_subclasses
 from shardfix.config import Config
 from shardfix.result import Problem
 from shardfix.sources.discover import discover
-from shardfix.sources.prefilter import mentions
+from shardfix.sources.prefilter import mentions, read
 from shardfix.sources.text import SourceError, SourceText, decode
 
 # A file that holds none of these makes no loader and says nothing about who owns one. Project classes that derive
@@ -98,23 +99,33 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
                 continue
             data[path], texts[path] = content, text
 
+    def take_callers(more: Beyond) -> None:
+        for path, place in sorted(files.items()):
+            if path not in modules and more.calls(read(place)):
+                take({path: place}, (b"",), quiet=True)
+
     take(files, NEEDLES)
-    derived = {name.rpartition(".")[2].encode() for name in loader_subclasses(link(modules))}
+    project = link(modules)
+    subclasses = loader_subclasses(project)
+    derived = {name.rpartition(".")[2].encode() for name in subclasses}
     unknown = sorted(name for name in derived if not any(needle in name for needle in NEEDLES))
     if unknown:
         take({path: place for path, place in files.items() if path not in modules}, unknown)
+        project = link(modules)
+    asked: set[tuple[str, str]] = set()
     for _ in range(_HOPS):
-        holding = {
-            path for path in modules if b"DataLoader" in data[path] or any(name in data[path] for name in unknown)
-        }
-        missing = unread(modules, files, holding)
-        take({path: files[path] for path in missing}, (b"",), quiet=True)  # whatever they mention
-        if not missing & modules.keys():
+        before = len(modules)
+        more = beyond(project, files, subclasses, config.options.prepare_functions)
+        take({path: files[path] for path in more.files}, (b"",), quiet=True)  # whatever they mention
+        take_callers(replace(more, callers=more.callers - asked))
+        asked |= more.callers
+        if len(modules) == before:
             break
+        project = link(modules)
     skipped = tuple((relative(p, root), reason) for p, reason in named.skipped)
     notes = tuple((relative(root, root), note) for note in named.notes)
     return Reading(
-        link(modules),
+        project,
         frozenset(chosen),
         data,
         texts,

@@ -131,7 +131,7 @@ def _passed(module: Module, d: Definition, depth: int) -> Iterator[ast.ClassDef 
     """The classes of what the callers of a function give to its parameter."""
     function = d.scope
     # Callers by name: a method whose caller is known by a parameter of its own would ask this question again.
-    calls = callers(module, function, passed=False) if isinstance(function, Function) and depth < 2 else []
+    calls = module.callers(function, passed=False) if isinstance(function, Function) and depth < 2 else []
     given = [argument_of(module, function, call, d.key) for call in calls if isinstance(function, Function)]
     for value in given:
         if value is None:
@@ -173,17 +173,24 @@ def callers(module: Module, function: ast.AST, *, passed: bool = True) -> list[a
     """The calls that run a function, in the order of files and lines."""
     if not isinstance(function, Function):
         return []
-    names = {function.name}
     cls = module.parents[function]
+    names = {function.name}
     if function.name in ("__init__", "__call__") and isinstance(cls, ast.ClassDef):
         names |= {cls.name, *(c.name for c in derived_classes(module, cls))}
-    local = not isinstance(cls, (ast.Module, ast.ClassDef))
-    candidates: list[ast.Call] = []
-    if local or module.project is None:
+    if module.project is None or not isinstance(cls, (ast.Module, ast.ClassDef)):
         candidates = [c for c in module.calls if _last(c.func) in names]
     else:
         candidates = module.project.calls_named(names)
-    return [c for c in candidates if function in called_functions(module.home(c), c, passed=passed)]
+    if isinstance(cls, ast.Module):
+        return [c for c in candidates if _is_of_file(module, c, function)]
+    return [c for c in candidates if function in module.called_functions(c, passed=passed)]
+
+
+def _is_of_file(module: Module, call: ast.Call, function: Function) -> bool:
+    """Whether a call is of a function at the top level of a file: by its name, or through the module it is in."""
+    if isinstance(call.func, ast.Name):
+        return function in module.called_functions(call)
+    return f"{module.name}.{function.name}" in module.qualify(call.func)
 
 
 def _last(func: ast.expr) -> str:

@@ -83,9 +83,9 @@ class Module:
     attribute_loads: dict[str, list[ast.Attribute]] = field(default_factory=dict)
     project: Project | None = None  # what it is linked into
     _qualified: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
-    _callers: dict[ast.AST, list[ast.Call]] = field(default_factory=dict)
+    _callers: dict[tuple[ast.AST, bool], list[ast.Call]] = field(default_factory=dict)
     _lineages: dict[ast.ClassDef, list[ast.ClassDef]] = field(default_factory=dict)
-    _called: dict[ast.Call, list[ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
+    _called: dict[tuple[ast.Call, bool], list[ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
 
     # -- files -----------------------------------------------------------------------------------------------
 
@@ -270,12 +270,16 @@ class Module:
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def called_functions(self, call: ast.Call) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """The functions and methods of this project that a call may run (``__init__`` for a class)."""
+    def called_functions(self, call: ast.Call, *, passed: bool = True) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions and methods of this project that a call may run (``__init__`` for a class).
+
+        Args:
+            passed: whether the object of a method is also looked for in what callers give to a parameter.
+        """
         own = self.home(call)
-        if call not in own._called:
-            own._called[call] = called_functions(own, call)
-        return own._called[call]
+        if (call, passed) not in own._called:
+            own._called[call, passed] = called_functions(own, call, passed=passed)
+        return own._called[call, passed]
 
     def called_function(self, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The function or method of this project that a call runs, as far as its file shows: an override in a derived
@@ -283,12 +287,12 @@ class Module:
         found = self.called_functions(call)
         return found[0] if found else None
 
-    def callers(self, function: ast.AST) -> list[ast.Call]:
-        """The calls in this project that run one of its functions."""
+    def callers(self, function: ast.AST, *, passed: bool = True) -> list[ast.Call]:
+        """The calls in this project that run one of its functions; ``passed`` as in ``called_functions``."""
         own = self.home(function)
-        if function not in own._callers:
-            own._callers[function] = callers(own, function)
-        return own._callers[function]
+        if (function, passed) not in own._callers:
+            own._callers[function, passed] = callers(own, function, passed=passed)
+        return own._callers[function, passed]
 
     def callers_elsewhere(self, function: ast.AST) -> list[ast.Call]:
         """The calls in other files of a function of this file."""

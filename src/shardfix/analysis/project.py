@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from shardfix.analysis.bindings import Definition
-from shardfix.analysis.module import Module, module_name
+from shardfix.analysis.module import Module
 from shardfix.analysis.names import canonical
 from shardfix.analysis.tree import home
 
 _OUTSIDE = ("torch.", "accelerate.", "builtins.", "<local>.", "transformers.")
 _PLACES = 64  # where a name is looked for
-_DEPTH = 6  # how many re-exports a name is followed through
 
 
 @dataclass(eq=False)
@@ -176,69 +175,3 @@ def link(modules: dict[str, Module]) -> Project:
         for target in targets:
             project.importers.setdefault(target, set()).add(path)
     return project
-
-
-def unread(modules: Mapping[str, Module], files: Collection[str], holding: Collection[str]) -> set[str]:
-    """The files that are to be read as well, for what they say of modules that hold loaders: the ``__init__.py`` of
-    their packages, through which others import them, and the files in which the bases of their classes are defined.
-
-    Args:
-        modules: what is parsed already, by project-relative path.
-        files: the paths of all Python files.
-        holding: the paths of the modules that hold loaders.
-    """
-    by_name = {module_name(path): path for path in files}
-    wanted: set[str] = set()
-    for path in holding:
-        folder = path
-        while "/" in folder:
-            folder = folder.rpartition("/")[0]
-            wanted.add(f"{folder}/__init__.py")
-    todo, seen = list(holding), set(holding)
-    while todo:
-        module = modules[todo.pop()]
-        for cls in module.classes:
-            for base in cls.bases:
-                for dotted in _imported(module, base):
-                    for path in _chain(dotted, module, modules, by_name):
-                        wanted.add(path)
-                        if path in modules and path not in seen:
-                            seen.add(path)
-                            todo.append(path)
-    return {path for path in wanted if path in files and path not in modules}
-
-
-def _imported(module: Module, node: ast.expr) -> set[str]:
-    """The dotted names that an expression has by the imports of its own file alone."""
-    rest = ""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        if isinstance(node, ast.Attribute):
-            rest = f".{node.attr}{rest}"
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return set()
-    return {d.module + rest for d in module.bindings.reaching(node) if d.kind == "import"}
-
-
-def _chain(
-    dotted: str, importer: Module, modules: Mapping[str, Module], by_name: Mapping[str, str], depth: int = 0
-) -> list[str]:
-    """The files through which a name is imported, as far as they are parsed, and the first that is not."""
-    prefix = importer.name.rpartition(".")[0]
-    while True:
-        head, _, name = dotted.rpartition(".")
-        while head and f"{prefix}.{head}".lstrip(".") not in by_name:
-            head, _, name = head.rpartition(".")
-        if head or not prefix:
-            break
-        prefix = prefix.rpartition(".")[0]
-    if not head or depth > _DEPTH:
-        return []
-    path = by_name[f"{prefix}.{head}".lstrip(".")]
-    found = [path]
-    if path in modules:
-        module = modules[path]
-        for d in module.bindings.exit_of(module.tree).get(name, frozenset()):
-            if d.kind == "import" and d.module != dotted:
-                found += _chain(d.module, module, modules, by_name, depth + 1)
-    return found

@@ -1,0 +1,159 @@
+"""What of a project is to be read beside the files that speak of loaders: what these are handed to, what calls the
+functions that make or read them, where the bases of their classes are defined."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from shardfix.analysis.calling import Function
+from shardfix.analysis.evaluation import evaluates
+from shardfix.analysis.flow import follow, last_name
+from shardfix.analysis.module import Module, module_name
+from shardfix.analysis.names import DATA_LOADER
+from shardfix.analysis.project import Project
+
+_DEPTH = 6  # how many re-exports a name is followed through
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What is to be read next.
+
+    Args:
+        files: the paths of files that define something that is asked for.
+        callers: for functions that nothing read so far calls, the name of the function and of what it is imported from.
+    """
+
+    files: frozenset[str]
+    callers: frozenset[tuple[str, str]]
+
+    def calls(self, data: bytes) -> bool:
+        """Whether a file may call one of the functions: it imports what holds the function, and mentions its name."""
+        return any(
+            name.encode() in data and re.search(_IMPORT % re.escape(holder.encode()), data)
+            for name, holder in self.callers
+        )
+
+
+_IMPORT = rb"(?m)^[ \t]*(?:from|import)\b[^\n]*\b%s\b"
+
+
+def beyond(project: Project, files: Collection[str], subclasses: Collection[str], prepare: tuple[str, ...]) -> Beyond:
+    """What is to be read as well, for what it says of the loaders of the files that are read.
+
+    Args:
+        files: the project-relative paths of all Python files.
+        subclasses: the qualified names of the project's classes that derive from DataLoader.
+        prepare: the names of the functions of the project that prepare loaders.
+    """
+    by_name = {module_name(path): path for path in files}
+    wanted: set[str] = set()
+    functions: dict[ast.AST, Module] = {}
+    for module in project.modules.values():
+        made = [c for c in module.calls if not module.callee(c).isdisjoint({DATA_LOADER, *subclasses})]
+        if not made:
+            continue
+        folder = module.path
+        while "/" in folder:
+            folder = folder.rpartition("/")[0]
+            wanted.add(f"{folder}/__init__.py")
+        for cls in module.classes:
+            wanted |= _bases(module, cls, project.modules, by_name)
+        for call in made:
+            flow = follow(module, call, prepare)
+            for name in flow.lost:
+                wanted |= set(_chain(name, module, project.modules, by_name))
+            places: list[ast.AST] = [call, *(u.node for u in flow.of("returned", "iterate", "next"))]
+            for place in places:
+                outer = module.function(place)
+                if outer is not None:
+                    functions[outer] = module.home(outer)
+            for use in flow.of("iterate"):
+                loop = module.home(use.node)
+                for inner in _helpers(loop, use.node):
+                    for name in loop.callee(inner):
+                        wanted |= set(_chain(name, loop, project.modules, by_name))
+    return Beyond(
+        frozenset(path for path in wanted if path in files and path not in project.modules),
+        frozenset(_uncalled(functions)),
+    )
+
+
+def _helpers(module: Module, loop: ast.AST) -> Iterable[ast.Call]:
+    """The calls of functions around a loop that evaluates: one of them may reduce its metric across ranks."""
+    function = module.function(loop)
+    if function is None or not evaluates(module, loop):
+        return ()
+    calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
+    return (c for c in calls if not last_name(c.func)[:1].isupper())
+
+
+def _uncalled(functions: dict[ast.AST, Module]) -> Iterable[tuple[str, str]]:
+    """The functions, and those that call them, of which no caller is seen."""
+    todo, seen = list(functions), set(functions)
+    while todo:
+        function = todo.pop()
+        module = functions[function]
+        callers = module.callers(function)
+        for call in callers:
+            outer = module.function(call)
+            if outer is not None and outer not in seen:
+                seen.add(outer)
+                functions[outer] = module.home(outer)
+                todo.append(outer)
+        outer = module.parents[function]
+        name = getattr(function, "name", "")
+        if not callers and name and isinstance(outer, ast.Module):
+            yield name, module.name.rpartition(".")[2]
+        elif not callers and isinstance(outer, ast.ClassDef) and isinstance(function, Function):
+            yield (outer.name if name.startswith("__") else name), outer.name
+
+
+def _bases(module: Module, cls: ast.ClassDef, modules: Mapping[str, Module], by_name: Mapping[str, str]) -> set[str]:
+    """The files through which the bases of a class, and theirs, are imported."""
+    found: set[str] = set()
+    for member in module.lineage(cls):
+        own = module.home(member)
+        for base in member.bases:
+            for dotted in _imported(own, base):
+                found |= set(_chain(dotted, own, modules, by_name))
+    return found
+
+
+def _imported(module: Module, node: ast.expr) -> set[str]:
+    """The dotted names that an expression has by the imports of its own file alone."""
+    rest = ""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            rest = f".{node.attr}{rest}"
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return set()
+    return {d.module + rest for d in module.bindings.reaching(node) if d.kind == "import"}
+
+
+def _chain(
+    dotted: str, importer: Module, modules: Mapping[str, Module], by_name: Mapping[str, str], depth: int = 0
+) -> list[str]:
+    """The files through which a name is imported, as far as they are parsed, and the first that is not."""
+    prefix = importer.name.rpartition(".")[0]
+    while True:
+        head, _, name = dotted.rpartition(".")
+        while head and f"{prefix}.{head}".lstrip(".") not in by_name:
+            head, _, name = head.rpartition(".")
+        if head or not prefix:
+            break
+        prefix = prefix.rpartition(".")[0]
+    if not head or depth > _DEPTH:
+        return []
+    path = by_name[f"{prefix}.{head}".lstrip(".")]
+    found = [path]
+    if path in modules:
+        module = modules[path]
+        for d in module.bindings.exit_of(module.tree).get(name, frozenset()):
+            if d.kind == "import" and d.module != dotted:
+                found += _chain(d.module, module, modules, by_name, depth + 1)
+    return found
