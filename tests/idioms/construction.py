@@ -453,8 +453,8 @@ CONSTRUCTION = (
     ),
     Idiom(
         "C12",
-        "built anew in each epoch: the sampler is told right there or not at all",
-        everywhere("ddp refused SHD924"),
+        "built anew in each epoch: the sampler is told right there",
+        edited("ddp", "SHD401"),
         """
   import torch.distributed as dist
   from torch.utils.data import DataLoader
@@ -467,6 +467,7 @@ CONSTRUCTION = (
           train_set = make_set(epoch)
           sampler = DistributedSampler(train_set)
           train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
++         sampler.set_epoch(epoch)
           for batch in train_loader:
               model(batch).backward()
 """,

@@ -520,8 +520,8 @@ CONSUMERS = (
     ),
     Idiom(
         "F13",
-        "ignite builds one and runs one",
-        everywhere("ignite not-ours", "ignite not-ours"),
+        "ignite builds one, and iterates another as it is",
+        everywhere("ignite not-ours", "unknown refused SHD901"),
         """
   import ignite.distributed as idist
   from ignite.engine import Engine
@@ -794,6 +794,64 @@ CONSUMERS = (
           active = accelerator.skip_first_batches(train_loader, resumed) if epoch == 0 else train_loader
           for batch in active:
               accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "F22",
+        "a prefetcher wraps the loader: the epoch is told to the sampler",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  class DataPrefetcher:
+      def __init__(self, loader):
+          self.loader = iter(loader)
+
+      def next(self):
+          return next(self.loader, None)
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+      for epoch in range(3):
++         sampler.set_epoch(epoch)
+          prefetcher = DataPrefetcher(train_loader)
+          batch = prefetcher.next()
+          while batch is not None:
+              model(batch).backward()
+              batch = prefetcher.next()
+""",
+    ),
+    Idiom(
+        "F22",
+        "a prefetcher that is iterated",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  class Prefetcher:
+      def __init__(self, loader):
+          self.loader = loader
+
+      def __iter__(self):
+          for batch in self.loader:
+              yield batch.cuda(non_blocking=True)
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = Prefetcher(DataLoader(train_set, batch_size=8, sampler=sampler))
+      for epoch in range(3):
++         sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
 """,
     ),
     Idiom(

@@ -191,6 +191,29 @@ EPOCH_LOOPS = (
 """,
     ),
     Idiom(
+        "E6",
+        "while True with an epoch that is counted",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model, good):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+      epoch = 0
+      while True:
++         sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+          epoch += 1
+          if good(model):
+              break
+""",
+    ),
+    Idiom(
         "E7",
         "itertools.count",
         edited("ddp", "SHD401"),
@@ -335,6 +358,33 @@ EPOCH_LOOPS = (
     ),
     Idiom(
         "E10",
+        "two loops in the caller: both tell the sampler",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def train(loader, model):
+      for batch in loader:
+          model(batch).backward()
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+      for epoch in range(2):
++         sampler.set_epoch(epoch)
+          train(train_loader, model)
+      model.unfreeze()
+      for epoch in range(2, 4):
++         sampler.set_epoch(epoch)
+          train(train_loader, model)
+""",
+    ),
+    Idiom(
+        "E10",
         "the loop in a function that is given the loader",
         edited("ddp", "SHD401"),
         """
@@ -353,6 +403,34 @@ EPOCH_LOOPS = (
       dist.init_process_group("nccl")
       fit(DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set)), model)
 """,
+    ),
+    Idiom(
+        "E11",
+        "the loop in another file",
+        edited("ddp", "SHD401"),
+        {
+            "data.py": """
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def build(train_set):
+      sampler = DistributedSampler(train_set)
+      return DataLoader(train_set, batch_size=8, sampler=sampler)
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from data import build
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      train_loader = build(train_set)
+      for epoch in range(3):
++         train_loader.sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+        },
     ),
     Idiom(
         "E11",
@@ -491,6 +569,57 @@ EPOCH_LOOPS = (
       for epoch in range(3):
 +         sampler.set_epoch(epoch)
           train_epoch(epoch)
+""",
+    ),
+    Idiom(
+        "E16",
+        "fit() calls train_epoch() of the same object",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  class Trainer:
+      def __init__(self, train_set, model):
+          dist.init_process_group("nccl")
+          self.model = model
+          self.loader = DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set))
+
+      def train_epoch(self):
+          for batch in self.loader:
+              self.model(batch).backward()
+
+      def fit(self):
+          for epoch in range(3):
++             self.loader.sampler.set_epoch(epoch)
+              self.train_epoch()
+""",
+    ),
+    Idiom(
+        "E16",
+        "a counter on self",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  class Trainer:
+      def __init__(self, train_set, model):
+          dist.init_process_group("nccl")
+          self.model, self.epoch = model, 0
+          self.loader = DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set))
+
+      def train_epoch(self):
+          for batch in self.loader:
+              self.model(batch).backward()
+
+      def fit(self):
+          while self.epoch < 3:
++             self.loader.sampler.set_epoch(self.epoch)
+              self.train_epoch()
+              self.epoch += 1
 """,
     ),
     Idiom(

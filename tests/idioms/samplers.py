@@ -1269,6 +1269,25 @@ SAMPLERS = (
     ),
     Idiom(
         "S25",
+        "a DistributedSampler in a dict, never told",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      kwargs = {"batch_size": 8, "sampler": DistributedSampler(train_set)}
+      train_loader = DataLoader(train_set, **kwargs)
+      for epoch in range(3):
++         train_loader.sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S25",
         "shuffle in a dict that feeds two loaders",
         everywhere("ddp refused SHD903", "ddp refused SHD906"),
         """
