@@ -91,7 +91,10 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     """A sharded evaluation whose metric is one rank's part of it, or counts the padding."""
     found = site.evaluation
     loops = [u.node for u in site.flow.of("iterate")]
-    if not any(accumulated(loop) for loop in loops) or found.exact is not None:
+    if not any(accumulated(loop) for loop in loops):
+        site.answered("metric", "reduced", "exact")  # the sharding rests on it, though nothing asks for it any more
+        return None
+    if found.exact is not None:
         return None
     evidence = site.module.evidence(distributed[0].node)
     if found.reduction is None and not site.answered("metric", "reduced", "exact"):

@@ -12,6 +12,7 @@ from shardfix.analysis.answers import lines_of
 from shardfix.analysis.model import Evidence, Location, Options, Setting
 from shardfix.analysis.refusals import REFUSALS, REPORTS, settled_by
 from shardfix.planning import Plan, make_plan
+from shardfix.proof.recipe import Sliced, program
 
 PREPARED = """\
 from accelerate import Accelerator
@@ -307,3 +308,18 @@ def test_a_refusal_that_comes_last_can_be_kept_too(code: str) -> None:
     made = plan(REFUSED[code].format(f"  # shardfix: keep[{code}] seen to"))
     assert [(r.verdict, r.why) for r in made.reports] == [("kept", "seen to")]
     assert [s.used for s in made.suppressions] == [True]
+
+
+def test_a_proof_takes_the_user_s_word_for_prepare_and_says_so() -> None:
+    made = program(site(FACTORY.format("", "  # shardfix: owner=accelerate", "")))
+    assert isinstance(made, Sliced)
+    assert made.program.build.endswith("loader = accelerator.prepare(loader)")
+    assert [(s.expression, s.value) for s in made.stand_ins] == [
+        ("d", "a dataset of its own indices"),
+        ("Accelerator.prepare()", "gets the loader, as line 3 says"),
+    ]
+
+
+def test_an_answer_is_not_idle_once_its_edit_is_made() -> None:
+    text = UNSEEN.replace("(val_set)", "(val_set, sampler=DistributedSampler(val_set, shuffle=False))")
+    assert outcome(SAMPLER + text.format("  # shardfix: metric=exact")) == ("right", [], [])

@@ -133,6 +133,9 @@ def _end(site: Site, use: Use) -> Iterator[_Step]:
         return
     if use.kind in ("argument", "escape"):
         callee = last_name(use.node.func) if isinstance(use.node, ast.Call) else ""
+        if callee == "len":
+            yield place, "its length is read"
+            return
         yield place, f"handed to {callee}(), which is not seen into" if callee else "goes where it is not followed"
         return
     words = {

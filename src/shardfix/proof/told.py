@@ -22,7 +22,7 @@ class Told:
         self.site = site
         self.slicer = slicer
         self.module = site.module
-        self.prepared = bool(site.owner == "accelerate" and site.flow.of("prepare"))
+        self.prepared = site.owner == "accelerate"
 
     def statements(self) -> list[ast.stmt]:
         told = self.site.told
@@ -126,7 +126,7 @@ class Told:
 
     def loader(self, node: ast.expr) -> ast.expr:
         """The prepared loader, or the raw one where the program kept it under a name of its own."""
-        if self.prepared:
+        if self.prepared and self.site.flow.of("prepare"):
             for use in self.site.flow.uses:
                 if use.kind == "attribute" and use.value is node:
                     return name("loader" if use.prepared is not None else "raw_loader")
