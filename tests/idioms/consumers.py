@@ -357,6 +357,63 @@ CONSUMERS = (
     ),
     Idiom(
         "F9",
+        "iterated by an engine in another file",
+        edited("ddp", "SHD301"),
+        {
+            "engine.py": """
+  def train_one_epoch(model, data_loader, epoch):
+      for batch in data_loader:
+          model(batch).backward()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import train_one_epoch
+  from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
++     train_sampler = DistributedSampler(train_set, shuffle=True)
+-     train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
++     train_loader = DataLoader(train_set, batch_size=8, sampler=train_sampler)
+      for epoch in range(3):
++         train_sampler.set_epoch(epoch)
+          train_one_epoch(model, train_loader, epoch)
+""",
+        },
+    ),
+    Idiom(
+        "F9",
+        "evaluated by an engine in another file that reduces nothing",
+        everywhere("ddp refused SHD904"),
+        {
+            "engine.py": """
+  import torch
+
+
+  @torch.no_grad()
+  def evaluate(model, data_loader):
+      correct = 0
+      for images, labels in data_loader:
+          correct += (model(images).argmax(1) == labels).sum().item()
+      return correct / len(data_loader.dataset)
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import evaluate
+  from torch.utils.data import DataLoader
+
+
+  def main(val_set, model):
+      dist.init_process_group("nccl")
+      val_loader = DataLoader(val_set, batch_size=8)
+      print(evaluate(model, val_loader))
+""",
+        },
+    ),
+    Idiom(
+        "F9",
         "iterated by an engine in another file, told in the loop around it",
         everywhere("ddp right"),
         {

@@ -434,6 +434,132 @@ EPOCH_LOOPS = (
     ),
     Idiom(
         "E11",
+        "the loop in an engine that is given the loader",
+        edited("ddp", "SHD401"),
+        {
+            "engine.py": """
+  def fit(model, loader, epochs):
+      for epoch in range(epochs):
++         loader.sampler.set_epoch(epoch)
+          for batch in loader:
+              model(batch).backward()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import fit
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      train_loader = DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set))
+      fit(model, train_loader, 3)
+""",
+        },
+    ),
+    Idiom(
+        "E11",
+        "a trainer of another file that tells nobody",
+        edited("ddp", "SHD401"),
+        {
+            "engine.py": """
+  class Trainer:
+      def __init__(self, model, loader):
+          self.model, self.loader = model, loader
+
+      def run_epoch(self):
+          for batch in self.loader:
+              self.model(batch).backward()
+
+      def fit(self):
+          for epoch in range(3):
++             self.loader.sampler.set_epoch(epoch)
+              self.run_epoch()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import Trainer
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+      Trainer(model, train_loader).fit()
+""",
+        },
+    ),
+    Idiom(
+        "E11",
+        "the loop in a base class of another file",
+        edited("ddp", "SHD401"),
+        {
+            "base.py": """
+  class Base:
+      def fit(self):
+          for epoch in range(3):
++             self.loader.sampler.set_epoch(epoch)
+              self.run_epoch()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from base import Base
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  class Trainer(Base):
+      def __init__(self, train_set, model):
+          dist.init_process_group("nccl")
+          self.model = model
+          self.loader = DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set))
+
+      def run_epoch(self):
+          for batch in self.loader:
+              self.model(batch).backward()
+
+
+  def main(train_set, model):
+      Trainer(train_set, model).fit()
+""",
+        },
+    ),
+    Idiom(
+        "E11",
+        "an engine that also gets a loader without a DistributedSampler asks first",
+        {
+            "auto ddp": ("ddp edit SHD401", "ddp refused SHD915"),
+            "accelerate": ("ddp refused SHD926", "ddp refused SHD915"),
+        },
+        {
+            "engine.py": """
++ from torch.utils.data.distributed import DistributedSampler
++
++
+  def fit(model, loader):
+      for epoch in range(3):
++         if isinstance(loader.sampler, DistributedSampler):
++             loader.sampler.set_epoch(epoch)
+          for batch in loader:
+              model(batch).backward()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import fit
+  from torch.utils.data import DataLoader, DistributedSampler, WeightedRandomSampler
+
+
+  def main(train_set, weights, model):
+      dist.init_process_group("nccl")
+      train_loader = DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set))
+      fit(model, train_loader)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=WeightedRandomSampler(weights, 100))
+      fit(model, train_loader)
+""",
+        },
+    ),
+    Idiom(
+        "E11",
         "the loop in another project",
         everywhere("ddp refused SHD909"),
         """
