@@ -215,16 +215,18 @@ class Site:
 
     @cached_property
     def told(self) -> list[SetEpoch]:
-        """The ``set_epoch`` calls that reach this loader or its sampler."""
+        """The ``set_epoch`` calls that reach this loader or its sampler, in every file that these come to."""
         flows = [
             self.sampler_flow(a)
             for a in (*self.arms, *(i for b in self.batch_arms for i in b.inner))
             if isinstance(a.node, ast.Call)
         ]
+        homes = {self.module: None} | {self.module.home(n): None for f in (self.flow, *flows) for n in f.aliases}
         found: list[SetEpoch] = []
-        for call in set_epoch_calls(self.module):
-            if any(tells(self.module, call, self.flow, f) for f in (None, *flows)):
-                found.append(call)
+        for module in sorted(homes, key=lambda m: (m is not self.module, m.path)):
+            for call in set_epoch_calls(module):
+                if any(tells(module, call, self.flow, f) for f in (None, *flows)):
+                    found.append(call)
         return found
 
     @property
