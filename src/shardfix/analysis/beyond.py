@@ -104,12 +104,11 @@ def _uncalled(functions: dict[ast.AST, Module]) -> Iterable[tuple[str, str]]:
                 seen.add(outer)
                 functions[outer] = module.home(outer)
                 todo.append(outer)
-        outer = module.parents[function]
-        name = getattr(function, "name", "")
-        if not callers and name and isinstance(outer, ast.Module):
+        parent, name = module.parents[function], getattr(function, "name", "")
+        if not callers and name and isinstance(parent, ast.Module):
             yield name, module.name.rpartition(".")[2]
-        elif not callers and isinstance(outer, ast.ClassDef) and isinstance(function, Function):
-            yield (outer.name if name.startswith("__") else name), outer.name
+        elif not callers and isinstance(parent, ast.ClassDef) and isinstance(function, Function):
+            yield (parent.name if name.startswith("__") else name), parent.name
 
 
 def _bases(module: Module, cls: ast.ClassDef, modules: Mapping[str, Module], by_name: Mapping[str, str]) -> set[str]:
