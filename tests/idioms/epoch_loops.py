@@ -459,6 +459,117 @@ EPOCH_LOOPS = (
     ),
     Idiom(
         "E11",
+        "the loop in another file tells the sampler already",
+        everywhere("ddp right"),
+        {
+            "engine.py": """
+  def fit(model, loader, epochs):
+      for epoch in range(epochs):
+          loader.sampler.set_epoch(epoch)
+          for batch in loader:
+              model(batch).backward()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import fit
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      train_loader = DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set))
+      fit(model, train_loader, 3)
+""",
+        },
+    ),
+    Idiom(
+        "E11",
+        "the loop in another file tells the sampler that it is given",
+        everywhere("ddp right"),
+        {
+            "engine.py": """
+  def fit(model, loader, sampler, epochs):
+      for epoch in range(epochs):
+          sampler.set_epoch(epoch)
+          for batch in loader:
+              model(batch).backward()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import fit
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+      fit(model, train_loader, sampler, 3)
+""",
+        },
+    ),
+    Idiom(
+        "E11",
+        "one epoch in another file tells the number that it is given",
+        everywhere("ddp right"),
+        {
+            "engine.py": """
+  def train_one_epoch(model, loader, epoch):
+      loader.sampler.set_epoch(epoch)
+      for batch in loader:
+          model(batch).backward()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import train_one_epoch
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+      for epoch in range(3):
+          train_one_epoch(model, train_loader, epoch)
+""",
+        },
+    ),
+    Idiom(
+        "E11",
+        "a trainer of another file tells the sampler by a method of its own",
+        everywhere("ddp right"),
+        {
+            "engine.py": """
+  class Trainer:
+      def __init__(self, model, loader):
+          self.model, self.loader = model, loader
+
+      def before_epoch(self, epoch):
+          if hasattr(self.loader.sampler, "set_epoch"):
+              self.loader.sampler.set_epoch(epoch)
+
+      def fit(self):
+          for epoch in range(3):
+              self.before_epoch(epoch)
+              for batch in self.loader:
+                  self.model(batch).backward()
+""",
+            "train.py": """
+  import torch.distributed as dist
+  from engine import Trainer
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set)
+      train_loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+      Trainer(model, train_loader).fit()
+""",
+        },
+    ),
+    Idiom(
+        "E11",
         "a trainer of another file that tells nobody",
         edited("ddp", "SHD401"),
         {
