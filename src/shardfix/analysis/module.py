@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from shardfix.analysis.arguments import Arguments, bind, dict_items
 from shardfix.analysis.bindings import (
     Bindings,
     Definition,
@@ -20,7 +21,7 @@ from shardfix.analysis.bindings import (
 )
 from shardfix.analysis.calling import called_functions, callers, instance_classes
 from shardfix.analysis.model import Evidence, Location
-from shardfix.analysis.names import SIGNATURES, canonical
+from shardfix.analysis.names import canonical
 from shardfix.analysis.source_map import SourceMap
 from shardfix.analysis.tree import Parents, enclosing, home, plant, settle
 
@@ -30,30 +31,6 @@ if TYPE_CHECKING:
 
 _BUILTINS = frozenset(dir(builtins))
 _DEPTH = 8  # how many assignments a name is followed back
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A value bound to a parameter: by keyword, by position, or as an item of a visible ``**dict``."""
-
-    name: str
-    value: ast.expr
-    keyword: bool
-    position: int | None = None
-    from_dict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The arguments of a call bound to the real signature; ``opaque`` names what could not be seen."""
-
-    bound: dict[str, Argument]
-    opaque: str = ""
-
-    def value(self, name: str) -> ast.expr | None:
-        """The expression bound to a parameter, or None."""
-        argument = self.bound.get(name)
-        return argument.value if argument else None
 
 
 class ParseFailure(Exception):
@@ -345,106 +322,11 @@ class Module:
 
     def arguments(self, call: ast.Call, signature: str) -> Arguments:
         """A call's arguments bound to a signature of ``names.SIGNATURES``."""
-        own = self.home(call)
-        if own is not self:
-            return own.arguments(call, signature)
-        order = SIGNATURES[signature]
-        bound: dict[str, Argument] = {}
-        opaque = ""
-        for i, value in enumerate(call.args):
-            if isinstance(value, ast.Starred) or i >= len(order):
-                opaque = self.source.source(value)
-                break
-            bound[order[i]] = Argument(order[i], value, keyword=False, position=i)
-        for keyword in call.keywords:
-            if keyword.arg is not None:
-                bound[keyword.arg] = Argument(keyword.arg, keyword.value, keyword=True)
-                continue
-            items = self.dict_items(keyword.value)
-            if items is None:
-                opaque = "**" + self.source.source(keyword.value)
-                continue
-            for name, values in items.items():
-                if name not in bound:
-                    bound[name] = Argument(name, values[-1], keyword=False, from_dict=True)
-                if len(values) > 1 and name in ("sampler", "shuffle", "batch_sampler", "dataset"):
-                    opaque = f"**{self.source.source(keyword.value)} (several values of {name!r})"
-        return Arguments(bound, opaque)
+        return bind(self.home(call), call, signature)
 
-    def dict_items(self, node: ast.expr, depth: int = 0) -> dict[str, list[ast.expr]] | None:
+    def dict_items(self, node: ast.expr) -> dict[str, list[ast.expr]] | None:
         """The items of a dict whose making is visible in this file, each key with every value; None if it is not."""
-        if depth > _DEPTH:
-            return None
-        own = self.home(node)
-        if own is not self:
-            return own.dict_items(node, depth)
-        if isinstance(node, ast.Dict):
-            found: dict[str, list[ast.expr]] = {}
-            for key, value in zip(node.keys, node.values, strict=True):
-                if key is None:
-                    inner = self.dict_items(value, depth + 1)
-                    if inner is None:
-                        return None
-                    _extend(found, inner)
-                elif isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    found.setdefault(key.value, []).append(value)
-                else:
-                    return None
-            return found
-        if isinstance(node, ast.Call) and "builtins.dict" in self.callee(node) and not node.args:
-            found = {}
-            for keyword in node.keywords:
-                if keyword.arg is None:
-                    inner = self.dict_items(keyword.value, depth + 1)
-                    if inner is None:
-                        return None
-                    _extend(found, inner)
-                else:
-                    found.setdefault(keyword.arg, []).append(keyword.value)
-            return found
-        if isinstance(node, ast.IfExp):
-            return _union(self.dict_items(node.body, depth + 1), self.dict_items(node.orelse, depth + 1))
-        if isinstance(node, ast.Name):
-            return self._dict_variable(node, depth)
-        return None
-
-    def _dict_variable(self, node: ast.Name, depth: int) -> dict[str, list[ast.expr]] | None:
-        definitions = self.bindings.reaching(node)
-        if not definitions:
-            return None
-        found: dict[str, list[ast.expr]] = {}
-        for d in definitions:
-            if d.kind != "assign" or d.value is None or d.index is not None:
-                return None
-            items = self.dict_items(d.value, depth + 1)
-            if items is None:
-                return None
-            _extend(found, items)
-            for use in self.bindings.readers(d):
-                parent = self.parents[use]
-                if isinstance(parent, ast.Attribute) and isinstance(self.parents[parent], ast.Call):
-                    call = self.parents[parent]
-                    assert isinstance(call, ast.Call)
-                    if parent.attr == "update":
-                        more: dict[str, list[ast.expr]] | None = {}
-                        for argument in call.args:
-                            more = _union(more, self.dict_items(argument, depth + 1))
-                        for keyword in call.keywords:
-                            more = None if keyword.arg is None else _union(more, {keyword.arg: [keyword.value]})
-                        if more is None:
-                            return None
-                        _extend(found, more)
-                    elif parent.attr not in ("get", "copy", "items", "keys", "values"):
-                        return None
-                elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
-                    key = parent.slice
-                    statement = self.parents[parent]
-                    if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-                        return None
-                    if not isinstance(statement, ast.Assign):
-                        return None
-                    found.setdefault(key.value, []).append(statement.value)
-        return found
+        return dict_items(self.home(node), node)
 
     # -- words for people ------------------------------------------------------------------------------------
 
@@ -465,21 +347,6 @@ class Module:
 def _origin(base: ast.expr) -> ast.expr:
     """``Base`` of a base class written ``Base[T]``."""
     return base.value if isinstance(base, ast.Subscript) else base
-
-
-def _extend(found: dict[str, list[ast.expr]], more: dict[str, list[ast.expr]]) -> None:
-    for key, values in more.items():
-        found.setdefault(key, []).extend(values)
-
-
-def _union(
-    a: dict[str, list[ast.expr]] | None, b: dict[str, list[ast.expr]] | None
-) -> dict[str, list[ast.expr]] | None:
-    if a is None or b is None:
-        return None
-    found = {k: list(v) for k, v in a.items()}
-    _extend(found, b)
-    return found
 
 
 def is_false(node: ast.expr) -> bool:
@@ -546,4 +413,4 @@ def parse(path: str, text: str) -> Module:
     return module
 
 
-__all__ = ["Argument", "Arguments", "Module", "ParseFailure", "attribute_key", "is_false", "module_name", "parse"]
+__all__ = ["Module", "ParseFailure", "attribute_key", "is_false", "module_name", "parse"]

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from shardfix.analysis.arguments import Arguments
 from shardfix.analysis.bindings import Definition
-from shardfix.analysis.module import Arguments, Module
+from shardfix.analysis.module import Module
 from shardfix.analysis.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS
 
 _DATASETS = ("dataset", "data_source")

@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Literal
 
 from shardfix.analysis.answers import Answers, Question, settle_owner, settle_role
+from shardfix.analysis.arguments import Arguments
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
 from shardfix.analysis.evaluation import Evaluation, evaluation, role
 from shardfix.analysis.flow import Flow, follow
 from shardfix.analysis.libraries import library_of
 from shardfix.analysis.model import Evidence, Location, Options, Owner, Role
-from shardfix.analysis.module import Arguments, Module
+from shardfix.analysis.module import Module
 from shardfix.analysis.names import DATA_LOADER
 from shardfix.analysis.owners import Ownership, ownership
 from shardfix.analysis.processes import distributed_test

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardfix.analysis.arguments import Arguments
 from shardfix.analysis.bindings import Definition, ScopeNode
 from shardfix.analysis.flow import last_name
-from shardfix.analysis.module import Arguments, Module
+from shardfix.analysis.module import Module
 from shardfix.analysis.names import DATA_LOADER
 from shardfix.analysis.processes import distributed_test
 from shardfix.proof.choices import Choices, text_of
