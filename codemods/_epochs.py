@@ -96,7 +96,7 @@ def tell_in(site: Site, loop: EpochLoop, sampler: Sampler) -> list[Edit] | Untol
     if found is None:
         where = f"line {loop.loop.lineno}" if home is site.module else f"{home.path}:{loop.loop.lineno}"
         return Untold("SHD909", f"the epoch loop in {where} is seen, but no name at its start for this sampler")
-    lines = _lines(site, found.source, sampler, loop.loop, counter, found.sure)
+    lines = _lines(site, found.source, sampler, loop.loop, counter, found.sure, found.asked)
     if isinstance(lines, Untold):
         return lines
     told, imports = lines
@@ -105,7 +105,7 @@ def tell_in(site: Site, loop: EpochLoop, sampler: Sampler) -> list[Edit] | Untol
 
 
 def _lines(
-    site: Site, source: str, sampler: Sampler, place: ast.AST, counter: str, sure: bool
+    site: Site, source: str, sampler: Sampler, place: ast.AST, counter: str, sure: bool, asked: str = ""
 ) -> tuple[tuple[str, ...], tuple[Edit, ...]] | Untold:
     """``source.set_epoch(counter)``, guarded where the sampler may be something else, and the import that needs."""
     call = f"{source}.set_epoch({counter})"
@@ -116,7 +116,7 @@ def _lines(
     spelled = _spelled(site, sampler.class_name, place)
     if spelled is None:
         return Untold("SHD910", f"the name {sampler.class_name} means nothing in the epoch loop, or something else")
-    return (f"if isinstance({source}, {spelled[0]}):", f"    {call}"), spelled[1]
+    return (f"if isinstance({asked or source}, {spelled[0]}):", f"    {call}"), spelled[1]
 
 
 def _spelled(site: Site, class_name: str, place: ast.AST) -> tuple[str, tuple[Edit, ...]] | None:
@@ -384,6 +384,9 @@ def _repeated(module: Module, node: ast.AST, depth: int = 0, *, by_calls: bool =
     for outer in module.around(node):
         if isinstance(outer, (ast.For, ast.AsyncFor, ast.While)) and inner is not getattr(outer, "iter", None):
             return True
+        generators: list[ast.comprehension] = getattr(outer, "generators", [])
+        if generators and inner is not generators[0]:
+            return True  # evaluated for each item of a comprehension
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             calls = module.callers(outer)
             if depth > 4 or (by_calls and len(calls) != 1):

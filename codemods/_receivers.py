@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardfix.analysis.bindings import Definition, attribute_key, parameters
 from shardfix.analysis.epochs import EpochLoop
 from shardfix.analysis.module import Module
+from shardfix.analysis.objects import family
 from shardfix.analysis.sites import Site
 
 _DEPTH = 8
@@ -16,10 +17,14 @@ _DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """An expression for the sampler at the top of a loop. ``sure``: nothing else can stand there."""
+    """An expression for the sampler at the top of a loop.
+
+    ``sure``: nothing else can stand there. ``asked`` is the same for a test, where it may not exist either.
+    """
 
     source: str
     sure: bool
+    asked: str = ""
 
 
 def receiver(site: Site, loop: EpochLoop, sampler: str, *, sampler_is_new: bool) -> Receiver | None:
@@ -40,8 +45,13 @@ def receiver(site: Site, loop: EpochLoop, sampler: str, *, sampler_is_new: bool)
         return None  # whether a batch sampler of the project's own has .sampler is not known
     sure = sure and not (handed and function is not None and len(module.callers(function)) > 1)
     named = _alias(site, loop)
-    if named is not None and (sure or _always_loader(site, loop)):
-        return Receiver(f"{named}.{inner}", sure)
+    if named is not None and sure:
+        return Receiver(f"{named}.{inner}", True)
+    if named is not None and _always_loader(site, loop):
+        if _only_loaders(site, function):
+            return Receiver(f"{named}.{inner}", False)
+        if not site.batch_arms:
+            return Receiver(f"{named}.sampler", False, f'getattr({named}, "sampler", None)')
     lifted = _lifted(site, loop, sure)
     return Receiver(f"{lifted}.{inner}", True) if lifted is not None else None
 
@@ -69,6 +79,16 @@ def _always_loader(site: Site, loop: EpochLoop) -> bool:
     calls = {s.call for s in site.siblings if s.kind == "torch"}
     definitions = site.module.bindings.reaching(loop.use.value)
     return all(d.value in calls or d.kind == "parameter" for d in definitions)
+
+
+def _only_loaders(site: Site, function: ast.AST | None) -> bool:
+    """Whether a function is only given DataLoaders that this file builds, where it is given this one."""
+    module = site.module
+    known = {n for s in site.siblings if s.kind == "torch" for n in s.flow.aliases}
+    calls = module.callers(function) if function is not None else []
+    given = [(module.parameter_for(c, v), v) for c in calls for v in (*c.args, *(k.value for k in c.keywords))]
+    taken = {parameter for parameter, value in given if value in site.flow.aliases}
+    return all(value in known for parameter, value in given if parameter in taken)
 
 
 # --- names that stand in the loop already ---
@@ -144,7 +164,7 @@ def _lifted(site: Site, loop: EpochLoop, sure: bool) -> str | None:
         if names and (attributes or not _settled(site, node, loop)):
             return None
         given = _given(module, root, call)
-        if given is None:
+        if given is None or (names and _several(site, node) and not _made_with_it(site, given, loop)):
             return None
         if given is not root:
             attributes, node = [*names, *attributes], given
@@ -254,12 +274,10 @@ def _settled(site: Site, node: ast.expr, loop: EpochLoop) -> bool:
         return False
     if module.bindings.reaching(node):
         return False  # set in the function that reads it
-    home = module.home(node)
-    definitions: list[Definition] = []
-    for other in [cls, *_related(module, cls)]:
-        definitions += home.attribute_definitions.get((other, node.attr), [])
-    if any(d.key.endswith(f".{node.attr}") and not d.key.startswith("self.") for d in home.bindings.definitions):
-        return False  # set from outside
+    kin = family(module, cls)
+    definitions = [d for other in kin for d in module.attribute_values(other, node.attr)]
+    if _set_from_outside(module, kin, node.attr):
+        return False
     unset = [d for d in definitions if isinstance(d.value, ast.Constant) and d.value.value is None]
     values = [d for d in definitions if d not in unset]
     if not values or not all(_is_loader(site, d) for d in values):
@@ -269,12 +287,17 @@ def _settled(site: Site, node: ast.expr, loop: EpochLoop) -> bool:
     return all(_done_before(module, d.statement, loop, 0) for d in values)
 
 
-def _related(module: Module, cls: ast.ClassDef) -> list[ast.ClassDef]:
-    """The classes of the file above and below a class."""
-    home = module.home(cls)
-    above = [b for base in cls.bases if (b := module.class_definition(base)) is not None]
-    below = [c for c in home.classes if any(module.class_definition(base) is cls for base in c.bases)]
-    return [*above, *below]
+def _set_from_outside(module: Module, kin: set[ast.ClassDef], attribute: str) -> bool:
+    """Whether ``x.attribute = ..`` stands anywhere for an ``x`` that may be an object of these classes."""
+    for other in module.fellows:
+        for d in other.bindings.definitions:
+            base, _, name = d.key.rpartition(".")
+            if name != attribute or base in ("", "self") or not isinstance(d.node, ast.Attribute):
+                continue
+            made = module.instances(d.node.value)
+            if not made or not kin.isdisjoint(made):
+                return True
+    return False
 
 
 def _is_loader(site: Site, d: Definition) -> bool:
@@ -286,12 +309,27 @@ def _is_loader(site: Site, d: Definition) -> bool:
     if d.index is not None:
         readers = module.bindings.readers(d)
         whole = any(r in site.flow.aliases for r in readers) or (d.index >= 0 and _item(site, d))
-    if not whole:
-        return False
-    if isinstance(d.value, ast.Name) and any(p.kind == "parameter" for p in module.bindings.reaching(d.value)):
-        function = module.function(d.node)
-        return function is not None and len(module.callers(function)) == 1
-    return True
+    return whole
+
+
+def _several(site: Site, node: ast.expr) -> bool:
+    """Whether ``self.x`` is what an object is made with, and several objects are made: it is the loader in one only."""
+    module, cls = site.module, site.module.class_of(node)
+    assert isinstance(node, ast.Attribute)
+    for d in (d for k in family(module, cls) for d in module.attribute_values(k, node.attr)) if cls is not None else ():
+        value = list(ast.walk(d.value)) if d.value is not None else []
+        names = [n for n in value if isinstance(n, ast.Name)] if site.call not in value else []
+        if any(p.kind == "parameter" for n in names for p in module.bindings.reaching(n)):
+            function = module.function(d.node)
+            if function is None or len(module.callers(function)) != 1:
+                return True
+    return False
+
+
+def _made_with_it(site: Site, node: ast.expr, loop: EpochLoop) -> bool:
+    """Whether a name is an object that was made with the site's loader."""
+    definitions = site.module.bindings.reaching(node)
+    return bool(definitions) and all(d.index is None and d.value in loop.use.calls for d in definitions)
 
 
 def _item(site: Site, d: Definition) -> bool:

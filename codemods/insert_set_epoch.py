@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from shardfix.codemods._epochs import Sampler, Untold, is_read_once, tell_epoch, tell_in
 from shardfix.codemods._findings import refuse
 
+from shardfix.analysis.counters import Loop
 from shardfix.analysis.epochs import SetEpoch, set_epoch_calls, untold
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
@@ -48,7 +49,10 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         return f"its sampler is told the epoch, as {site.answers.epoch.where} says"
     module = site.module
     claimed = {id(c.call) for s in site.siblings for c in s.told}
+    near = {module.function(loop.loop) for loop in site.epoch_loops.loops} - {None}
     for call in set_epoch_calls(module):
+        if module.home(call.call) is not module and module.function(call.call) not in near:
+            continue
         name = call.receiver.attr if isinstance(call.receiver, ast.Attribute) else getattr(call.receiver, "id", "")
         if id(call.call) not in claimed and "dataset" not in name:
             return refuse(site, "SHD920", evidence=(module.evidence(call.call),))
@@ -101,22 +105,22 @@ def _change(site: Site, distributed: Sequence[Arm], edits: Sequence[Edit]) -> Ch
 def _told_in_vain(site: Site) -> Finding | None:
     """A sampler that each call of ``set_epoch`` tells one number for good, too late, or on some ranks only."""
     module = site.module
-    loops = [loop.loop for loop in site.epoch_loops.loops]
+    loops = {loop.loop: loop.counter for loop in (*site.epoch_loops.loops, *site.epoch_loops.rebuilding)}
     if not loops:
         return None
-    why = [_vain(site, t, loops) for t in site.told]
+    why = [_too_early(site, t) or _vain(site, t, loops) for t in site.told]
     if not why or not all(why):
         return None
     return Finding(
         "SHD403",
         site.location,
         why[0],
-        (module.evidence(site.told[0].call), module.evidence(loops[0])),
+        (module.evidence(site.told[0].call), module.evidence(next(iter(loops)))),
         "call it on every rank, first in the loop over epochs, with the loop's counter",
     )
 
 
-def _vain(site: Site, told: SetEpoch, loops: Sequence[ast.stmt]) -> str:
+def _vain(site: Site, told: SetEpoch, loops: Mapping[Loop, str]) -> str:
     """Why one call of ``set_epoch`` does not give each epoch an order of its own on all ranks; empty if it may."""
     module = site.module
     around = list(module.around(told.call))
@@ -141,10 +145,21 @@ def _vain(site: Site, told: SetEpoch, loops: Sequence[ast.stmt]) -> str:
         definitions = module.bindings.reaching(told.argument)
         if definitions and not any(outer in (d.statement, *module.around(d.statement)) for d in definitions):
             return _ONE_NUMBER
-        counter = next(loop.counter for loop in site.epoch_loops.loops if loop.loop is outer)
         line = max((module.location(use).line for use in uses), default=0)
-        if uses and told.argument.id == counter and told.call.lineno > line and isinstance(outer, ast.For):
+        if uses and told.argument.id == loops[outer] and told.call.lineno > line and isinstance(outer, ast.For):
             return "set_epoch is called behind the epoch's batches, so the second epoch repeats the first one's order"
+    return ""
+
+
+def _too_early(site: Site, told: SetEpoch) -> str:
+    """Whether a call tells the sampler of the epoch before, where each epoch builds its own."""
+    module = site.module
+    arms = [a.node for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner)) if a.kind == "distributed"]
+    around = list(module.around(told.call))
+    for loop in site.epoch_loops.rebuilding:
+        if loop.built is site.call and loop.loop in around and arms:
+            if all(loop.loop in module.around(n) and n.lineno > told.call.lineno for n in arms):
+                return "set_epoch is called before the epoch's own sampler is built, which stays at epoch 0"
     return ""
 
 
@@ -164,7 +179,7 @@ def _wrong_receiver(site: Site) -> Change | None:
         if isinstance(receiver, ast.Attribute) and receiver.attr == "sampler" and receiver.value in prepared:
             if isinstance(told.call.func, ast.Attribute):
                 source = module.source.source(receiver.value)
-                edits.append(ReplaceExpression(module.path, module.source.span(receiver), source))
+                edits.append(ReplaceExpression(module.home(receiver).path, module.source.span(receiver), source))
                 evidence.append(module.evidence(told.call))
     if not edits:
         return None

@@ -222,6 +222,9 @@ def test_a_function_tells_the_sampler_of_the_loader_that_it_is_given() -> None:
 
 
 def test_a_function_that_is_given_other_loaders_too_asks_first() -> None:
-    told = "        if isinstance(loader.sampler, DistributedSampler):\n            loader.sampler.set_epoch(epoch)\n"
+    told = (
+        '        if isinstance(getattr(loader, "sampler", None), DistributedSampler):\n'
+        "            loader.sampler.set_epoch(epoch)\n"
+    )
     more = "train(model.own_loader, model)\n"
     assert after(HEAD + FUNCTION.format(told="") + more) == HEAD + FUNCTION.format(told=told) + more

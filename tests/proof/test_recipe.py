@@ -647,15 +647,14 @@ STOPPED = {
         "if args.distributed:\n    pass\nelse:\n    loader = DataLoader(ds, batch_size=4)",
         "train.py:12:4: the loader is built only where there is one process: there is nothing to shard",
     ),
-    "a loader built anew in each epoch and told it": (
+    "a loader built anew in each epoch, whose last one is told it": (
         """
         for epoch in range(3):
-            s = DistributedSampler(ds)
-            s.set_epoch(epoch)
-            loader = DataLoader(ds, batch_size=4, sampler=s)
+            if epoch: loader.sampler.set_epoch(epoch)
+            loader = DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds))
             for batch in loader: pass
         """,
-        "train.py:16:14: the loader is built anew in each epoch",
+        "train.py:14:15: `set_epoch` is called before the epoch's sampler is built",
     ),
     "a sampler that may be told elsewhere": (
         """

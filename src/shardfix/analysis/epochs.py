@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from shardfix.analysis.counters import Loop, counter_of, is_enumerated, is_epoch_iterable, named_epoch
 from shardfix.analysis.flow import Flow, Use, follow, last_name
@@ -257,19 +258,36 @@ class SetEpoch:
     argument: ast.expr | None
 
 
+_CALLS: WeakKeyDictionary[Module, list[SetEpoch]] = WeakKeyDictionary()
+
+
 def set_epoch_calls(module: Module) -> list[SetEpoch]:
-    """Every ``set_epoch`` call of a module, the ``getattr`` form included."""
-    found: list[SetEpoch] = []
-    for call in module.calls:
-        func = call.func
-        argument = call.args[0] if call.args else next((k.value for k in call.keywords), None)
-        if isinstance(func, ast.Attribute) and func.attr == "set_epoch":
-            found.append(SetEpoch(call, func.value, argument))
-        elif isinstance(func, ast.Call) and last_name(func.func) == "getattr" and len(func.args) > 1:
-            name = func.args[1]
-            if isinstance(name, ast.Constant) and name.value == "set_epoch":
-                found.append(SetEpoch(call, func.args[0], argument))
-    return found
+    """Every ``set_epoch`` call of a module's project, the ``getattr`` form included."""
+    return [call for fellow in module.fellows for call in _calls_of(fellow)]
+
+
+def _calls_of(module: Module) -> list[SetEpoch]:
+    known = _CALLS.get(module)
+    if known is None:
+        known = _CALLS[module] = (
+            [t for c in module.calls if (t := _told(c)) is not None] if _NAME in module.text else []
+        )
+    return known
+
+
+def _told(call: ast.Call) -> SetEpoch | None:
+    func = call.func
+    argument = call.args[0] if call.args else next((k.value for k in call.keywords), None)
+    if isinstance(func, ast.Attribute) and func.attr == _NAME:
+        return SetEpoch(call, func.value, argument)
+    if isinstance(func, ast.Call) and last_name(func.func) == "getattr" and len(func.args) > 1:
+        name = func.args[1]
+        if isinstance(name, ast.Constant) and name.value == _NAME:
+            return SetEpoch(call, func.args[0], argument)
+    return None
+
+
+_NAME = "set_epoch"
 
 
 def tells(module: Module, call: SetEpoch, loader: Flow, sampler: Flow | None) -> bool:

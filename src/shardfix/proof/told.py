@@ -45,14 +45,14 @@ class Told:
 
     def anew(self, told: SetEpoch) -> None:
         """Stop where a sampler that is built anew in each epoch is told before it is built: the old one is told."""
-        m = self.module
-        around = list(m.around(told.call))
+        around = list(self.module.around(told.call))
+        arms = (*self.site.arms, *(inner for batch in self.site.batch_arms for inner in batch.inner))
+        direct: list[ast.expr | None] = [a.node for a in arms if told.receiver in self.site.sampler_flow(a).aliases]
         for loop in self.site.epoch_loops.rebuilding:
-            built = loop.built
-            if built is None or loop.loop not in around:
-                continue
-            if built.lineno >= told.call.lineno:
-                raise self.slicer.stopped("`set_epoch` is called before the epoch's loader is built", told.call)
+            built = direct or [loop.built]
+            here = [n for n in built if n is not None and loop.loop in self.module.around(n)]
+            if loop.loop in around and any(n.lineno >= told.call.lineno for n in here):
+                raise self.slicer.stopped("`set_epoch` is called before the epoch's sampler is built", told.call)
 
     def elsewhere(self, body: list[ast.stmt]) -> ast.AST | None:
         """Where a shuffling DistributedSampler that nobody tells the epoch here leaves this file, to be told there.
@@ -102,13 +102,13 @@ class Told:
             return self.loader(node)
         chain: list[str] = []
         base = node
-        while isinstance(base, ast.Attribute) and base.attr in ("sampler", "batch_sampler"):
-            chain.append(base.attr)
-            base = base.value
+        while (attribute := _sampler_of(base)) is not None:
+            chain.append(attribute[1])
+            base = attribute[0]
             if base in flow.aliases:
                 found = self.loader(base)
-                for attribute in reversed(chain):
-                    found = ast.Attribute(found, attribute, ast.Load())
+                for step in reversed(chain):
+                    found = ast.Attribute(found, step, ast.Load())
                 return found
         variable = self.variable(node, 0) or self.followed(node)
         return name(variable) if variable else None
@@ -235,3 +235,14 @@ class Told:
                 self.slicer.choices.stand_ins[text_of(node)] = "the epoch, from 0"
                 return epoch
         raise self.slicer.stopped(f"`{text_of(node)}` is not seen to be the epoch", node)
+
+
+def _sampler_of(node: ast.expr) -> tuple[ast.expr, str] | None:
+    """The object and attribute of ``x.sampler``, ``x.batch_sampler`` and ``getattr(x, "sampler", None)``."""
+    if isinstance(node, ast.Attribute) and node.attr in ("sampler", "batch_sampler"):
+        return node.value, node.attr
+    if isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
+        attribute = literal(node.args[1])
+        if attribute in ("sampler", "batch_sampler"):
+            return node.args[0], str(attribute)
+    return None
