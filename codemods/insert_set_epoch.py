@@ -45,6 +45,8 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         return _change(site, distributed, [e for part in parts if not isinstance(part, Untold) for e in part])
     if site.role == "eval" and any(a.constant("shuffle") is None for a in distributed):
         return None  # distribute_eval_sampler settles it
+    if site.role == "eval" and any(a.constant("shuffle") is ... for a in distributed):
+        return None  # whether this evaluation shuffles is the user's to set, and no epoch of it is anybody's
     if site.answers.epoch is not None and site.answered("epoch", "told"):
         return f"its sampler is told the epoch, as {site.answers.epoch.where} says"
     module = site.module

@@ -138,3 +138,11 @@ def test_a_loop_that_is_not_counted_may_repeat_one_order() -> None:
     masks = "def mask(loader):\n    while going:\n        for b in loader:\n            b.sum().backward()\n"
     text = GROUP + masks + "eval_loader = DataLoader(ds, sampler=DistributedSampler(ds))\nmask(eval_loader)\n"
     assert codes(text) == [["SHD909"]]
+
+
+def test_an_evaluation_whose_order_is_a_setting_is_told_no_epoch() -> None:
+    text = GROUP + "sampler = DistributedSampler(val_set, shuffle=config.TEST.SHUFFLE)\n"
+    text += "val_loader = DataLoader(val_set, sampler=sampler)\nfor epoch in range(3):\n    with torch.no_grad():\n"
+    text += "        for b in val_loader:\n            model(b)\n"
+    assert codes(text) == [[]]
+    assert codes(text.replace("config.TEST.SHUFFLE", "True")) == [["SHD401"]]

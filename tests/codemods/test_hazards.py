@@ -229,3 +229,21 @@ def test_a_sampler_that_a_batch_sampler_shares_is_left() -> None:
     text += "train_loader = DataLoader(ds, sampler=sampler)\n"
     text += "other = DataLoader(ds, batch_sampler=BatchSampler(sampler, 2, True))\n"
     assert codes(text + LOOP)[0] == ["SHD902"]
+
+
+@pytest.mark.parametrize(
+    ("rank", "world"),
+    [
+        ("rank", "world_size"),
+        ("args.distributed_rank", "args.distributed_world_size"),
+        ("ddp_rank", "ddp_world_size"),
+        ("dist_rank", "num_ranks"),
+        ("get_world_rank()", "get_world_size()"),
+    ],
+)
+def test_a_seed_that_differs_by_rank_is_told_and_the_epoch_is_not(rank: str, world: str) -> None:
+    text = DDP + f"sampler = DistributedSampler(ds, {world}, {rank}, seed=7 + {rank})\n"
+    text += "loader = DataLoader(ds, sampler=sampler)\nfor epoch in range(3):\n    for b in loader:\n"
+    text += "        b.backward()\n"
+    assert codes(text) == [["SHD704"]]
+    assert codes(text.replace(f"7 + {rank}", "7")) == [["SHD401"]]

@@ -8,9 +8,38 @@ from shardfix.analysis.flow import last_name
 from shardfix.analysis.module import Module
 
 _RANKS = frozenset(
-    {"rank", "local_rank", "global_rank", "process_index", "local_process_index", "gpu", "node_rank", "proc_id"}
+    {
+        "rank",
+        "local_rank",
+        "global_rank",
+        "world_rank",
+        "distributed_rank",
+        "dist_rank",
+        "ddp_rank",
+        "ddp_local_rank",
+        "process_rank",
+        "proc_rank",
+        "my_rank",
+        "process_index",
+        "local_process_index",
+        "gpu",
+        "node_rank",
+        "proc_id",
+    }
 )
-_RANK_CALLS = frozenset({"get_rank", "get_local_rank", "local_rank", "rank", "get_global_rank", "global_rank"})
+_RANK_CALLS = frozenset(
+    {
+        "get_rank",
+        "get_local_rank",
+        "local_rank",
+        "rank",
+        "get_global_rank",
+        "global_rank",
+        "get_world_rank",
+        "get_dist_rank",
+        "get_process_rank",
+    }
+)
 _MAIN = frozenset(
     {
         "is_main_process",
@@ -45,7 +74,22 @@ _DISTRIBUTED = frozenset(
         "distributed_training",
     }
 )
-_WORLD = frozenset({"world_size", "num_replicas", "get_world_size", "num_processes", "n_procs", "nprocs", "world"})
+_WORLD = frozenset(
+    {
+        "world_size",
+        "distributed_world_size",
+        "dist_world_size",
+        "ddp_world_size",
+        "num_replicas",
+        "get_world_size",
+        "num_processes",
+        "num_procs",
+        "n_procs",
+        "nprocs",
+        "num_ranks",
+        "world",
+    }
+)
 
 
 def name_of(node: ast.expr) -> str:
