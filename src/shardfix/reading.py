@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardfix.analysis.beyond import Beyond, beyond
+from shardfix.analysis.beyond import Beyond, beyond, constructions
 from shardfix.analysis.model import Evidence, Location, Options
 from shardfix.analysis.module import Module, ParseFailure, parse
 from shardfix.analysis.project import Project, link
@@ -112,10 +112,11 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
     if unknown:
         take({path: place for path, place in files.items() if path not in modules}, unknown)
         project = link(modules)
+    made = constructions(project, subclasses)
     asked: set[tuple[str, str]] = set()
     for _ in range(_HOPS):
         before = len(modules)
-        more = beyond(project, files, subclasses, config.options.prepare_functions)
+        more = beyond(project, files, made, config.options.prepare_functions)
         take({path: files[path] for path in more.files}, (b"",), quiet=True)  # whatever they mention
         take_callers(replace(more, callers=more.callers - asked))
         asked |= more.callers

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardfix.analysis.calling import Function
@@ -41,28 +41,35 @@ class Beyond:
 _IMPORT = rb"(?m)^[ \t]*(?:from|import)\b[^\n]*\b%s\b"
 
 
-def beyond(project: Project, files: Collection[str], subclasses: Collection[str], prepare: tuple[str, ...]) -> Beyond:
+def constructions(project: Project, subclasses: Collection[str]) -> list[tuple[Module, ast.Call]]:
+    """Every construction of a DataLoader, or of a class of the project that derives from it."""
+    names = {"DataLoader", *(name.rpartition(".")[2] for name in subclasses)}
+    wanted = {DATA_LOADER, *subclasses}
+    modules = [m for m in project.modules.values() if any(name in m.text for name in names)]
+    return [(m, call) for m in modules for call in m.calls if not m.callee(call).isdisjoint(wanted)]
+
+
+def beyond(
+    project: Project, files: Collection[str], made: Sequence[tuple[Module, ast.Call]], prepare: tuple[str, ...]
+) -> Beyond:
     """What is to be read as well, for what it says of the loaders of the files that are read.
 
     Args:
         files: the project-relative paths of all Python files.
-        subclasses: the qualified names of the project's classes that derive from DataLoader.
+        made: the constructions of loaders, each with its file.
         prepare: the names of the functions of the project that prepare loaders.
     """
     by_name = {module_name(path): path for path in files}
     wanted: set[str] = set()
     functions: dict[ast.AST, Module] = {}
-    for module in project.modules.values():
-        made = [c for c in module.calls if not module.callee(c).isdisjoint({DATA_LOADER, *subclasses})]
-        if not made:
-            continue
+    for module in dict.fromkeys(m for m, _ in made):
         folder = module.path
         while "/" in folder:
             folder = folder.rpartition("/")[0]
             wanted.add(f"{folder}/__init__.py")
         for cls in module.classes:
             wanted |= _bases(module, cls, project.modules, by_name)
-        for call in made:
+        for call in (c for m, c in made if m is module):
             flow = follow(module, call, prepare)
             for name in flow.lost:
                 wanted |= set(_chain(name, module, project.modules, by_name))
