@@ -272,6 +272,44 @@ def test_one_trainer_of_two_that_leaves_samplers_alone_says_nothing_of_a_hook() 
     assert site(hook + told + "L.Trainer().fit(M())\n").owner == "lightning"
 
 
+def test_a_trainer_in_another_file_that_leaves_samplers_alone_is_named_with_its_file() -> None:
+    files = {
+        "data.py": LIGHTNING + "class D(L.LightningDataModule):\n    def train_dataloader(self):\n"
+        "        return DataLoader(d)\n",
+        "main.py": "import lightning as L\nfrom data import D\nL.Trainer(use_distributed_sampler=False).fit(m, D())\n",
+    }
+    assert "is told in main.py:3 to leave samplers alone" in site(files, "data.py").ownership.missing
+    files["main.py"] = files["main.py"].replace("False", "True")
+    assert site(files, "data.py").owner == "lightning"
+
+
+@pytest.mark.parametrize(
+    ("use", "owner"),
+    [
+        pytest.param(
+            "from lightning.fabric import Fabric\nf = Fabric()\nfor b in f.setup_dataloaders(make()):\n    pass\n",
+            "fabric",
+            id="fabric",
+        ),
+        pytest.param("import lightning as L\nL.Trainer().fit(m, make())\n", "lightning", id="lightning"),
+        pytest.param(
+            "from accelerate import Accelerator\nfor b in Accelerator().prepare(make()):\n    pass\n",
+            "accelerate",
+            id="accelerate",
+        ),
+    ],
+)
+def test_what_takes_a_loader_in_another_file_owns_it(use: str, owner: str) -> None:
+    files = {
+        "data.py": PLAIN + "def make():\n    return DataLoader(d)\n",
+        "main.py": "from data import make\n" + use,
+    }
+    found = site(files, "data.py")
+    assert (found.owner, found.owner_evidence[0].location.path) == (owner, "main.py")
+    other = "from ray.train.torch import prepare_data_loader\nfrom data import make\nprepare_data_loader(make())\n"
+    assert site({**files, "other.py": other}, "data.py").owner == "unknown"
+
+
 def test_a_first_look_at_a_batch_is_no_way_of_its_own() -> None:
     assert site(FABRIC + "raw = DataLoader(d)\nb = next(iter(raw))\nfabric.setup_dataloaders(raw)\n").owner == "fabric"
 

@@ -133,6 +133,11 @@ def may_be_lightning_hook(module: Module, function: ast.AST | None) -> bool:
     return unseen
 
 
+def makes_trainer(module: Module, node: ast.AST) -> bool:
+    """Whether a node constructs a Lightning Trainer."""
+    return isinstance(node, ast.Call) and made_as(module, node, LIGHTNING_TRAINERS) == "yes"
+
+
 def leaves_sampler(call: ast.Call) -> bool:
     """Whether a call tells Lightning to leave samplers alone: ``use_distributed_sampler=False``."""
     return any(

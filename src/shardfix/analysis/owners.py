@@ -12,6 +12,7 @@ from shardfix.analysis.flow import Flow, Use
 from shardfix.analysis.frameworks import (
     is_lightning_hook,
     leaves_sampler,
+    makes_trainer,
     may_be_lightning_hook,
     may_take,
     only_iterates,
@@ -204,7 +205,7 @@ def _told_to_leave(module: Module, path: _Path, regimes: ProgramRegimes) -> ast.
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         trainers = [d.value for d in module.bindings.reaching(node.func.value) if d.value is not None]
     for regimes_seen in (regimes.own, tuple(r for _, r in regimes.outer)):
-        trainers = trainers or [r.node for r in regimes_seen if r.owner == "lightning" and isinstance(r.node, ast.Call)]
+        trainers = trainers or [r.node for r in regimes_seen if makes_trainer(module, r.node)]
     told = [n for n in trainers if isinstance(n, ast.Call) and leaves_sampler(n)]
     return told[0] if told and len(told) == len(trainers) else None
 
