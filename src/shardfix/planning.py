@@ -60,7 +60,7 @@ class _Outcome:
 
 def sites_of(project: Project, paths: Collection[str], options: Options) -> dict[str, list[Site]]:
     """The sites of the chosen modules, with the user's answers about them."""
-    regimes = program_regimes(project)
+    regimes = program_regimes(project, options.launches)
     subclasses = loader_subclasses(project)
     chosen = [path for path in sorted(paths) if path in project.modules]
     return {
@@ -95,7 +95,7 @@ def make_plan(
         vendored: what ``--sanitizer-from vendor`` writes beside the program.
         without: sites that are left alone (their change was refuted, or turned down by a gate).
     """
-    regimes, subclasses = program_regimes(project), loader_subclasses(project)
+    regimes, subclasses = program_regimes(project, options.launches), loader_subclasses(project)
     outcomes: dict[Location, _Outcome] = {}
     suppressions: list[Suppression] = []
     notes: list[Finding] = []

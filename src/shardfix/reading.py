@@ -16,6 +16,7 @@ from shardfix.analysis.sites import loader_subclasses
 from shardfix.config import Config
 from shardfix.result import Problem
 from shardfix.sources.discover import discover
+from shardfix.sources.launches import read_launches
 from shardfix.sources.prefilter import mentions, read
 from shardfix.sources.text import SourceError, SourceText, decode
 
@@ -131,7 +132,7 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
         data,
         texts,
         frozenset(files),
-        replace(config.options, old_accelerate=old_accelerate(root)),
+        replace(config.options, old_accelerate=old_accelerate(root), launches=read_launches(root, files)),
         tuple(problems),
         (*skipped, *notes),
         len(chosen),

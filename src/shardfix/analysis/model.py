@@ -60,6 +60,23 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """A line outside of Python that starts a script.
+
+    Args:
+        path: the script's project-relative path.
+        function: the function that a console script calls, else empty: the file is run as a script.
+        several: whether the line starts it in several processes (torchrun, ``accelerate launch``, ``srun``, ...).
+        evidence: the line.
+    """
+
+    path: str
+    function: str
+    several: bool
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What is wrong or noteworthy at a site; a refusal or a hazard carries what the user can do."""
 
@@ -147,3 +164,4 @@ class Options:
     owners: tuple[Setting, ...] = ()
     roles: tuple[Setting, ...] = ()
     old_accelerate: Evidence | None = None  # where the project asks for an accelerate below 0.30
+    launches: tuple[Launch, ...] = ()  # what starts the scripts of the project

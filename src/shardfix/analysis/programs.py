@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shardfix.analysis.model import Evidence
+from shardfix.analysis.model import Launch
 from shardfix.analysis.module import Module
 from shardfix.analysis.project import Project
 
@@ -29,23 +29,6 @@ _FRAMEWORKS = (
     "transformers.",
 )
 _TYPE_TESTS = frozenset({"isinstance", "issubclass"})
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A line outside of Python that starts a script.
-
-    Args:
-        path: the script's project-relative path.
-        function: the function that a console script calls, else empty: the file is run as a script.
-        several: whether the line starts it in several processes (torchrun, ``accelerate launch``, ``srun``, ...).
-        evidence: the line.
-    """
-
-    path: str
-    function: str
-    several: bool
-    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,4 +438,4 @@ def _components(edges: Sequence[set[int]]) -> list[list[int]]:
     return found
 
 
-__all__ = ["Launch", "Program", "Programs", "find_programs", "is_test"]
+__all__ = ["Program", "Programs", "find_programs", "is_test"]

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Literal
 
 from shardfix.analysis.accelerators import is_accelerator, is_hf_trainer, is_prepare
-from shardfix.analysis.model import Evidence, Owner
+from shardfix.analysis.model import Evidence, Launch, Owner
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import ACCELERATOR, DISTRIBUTED_SAMPLER, INIT_PROCESS_GROUP, WRAPPERS_DDP
 from shardfix.analysis.processes import distributed_test
-from shardfix.analysis.programs import Launch, Programs, find_programs, is_test
+from shardfix.analysis.programs import Programs, find_programs, is_test
 from shardfix.analysis.project import Project
 
 _LIGHTNING = ("pytorch_lightning.", "lightning.pytorch.", "lightning.")
