@@ -3,8 +3,8 @@
     python tests/audit/draw_sites.py --seed 3 --count 100 PROJECT...
 
 Each project is a checked-out repository. Of all its loaders, right and foreign ones included, each is as likely to be
-drawn as any other; one seed draws the same loaders as long as the projects and their loaders are the same. Each line says
-where a loader is and what is claimed of it, with an empty column for the verdict of the person.
+drawn as any other; one seed draws the same loaders as long as the projects and their loaders are the same. Each line
+says where a loader is and what is claimed of it, with an empty column for the verdict of the person.
 """
 
 from __future__ import annotations
