@@ -36,6 +36,25 @@ def why(text: str) -> str:
         pytest.param(
             "epoch = 0\nwhile epoch < 3:\n" + BATCHES + "    epoch += 1\n", "epoch", id="while with a counter"
         ),
+        pytest.param(
+            "epoch = 0\nwhile epoch < 3 and going:\n    epoch = epoch + 1\n" + BATCHES,
+            "epoch",
+            id="while, counted first",
+        ),
+        pytest.param(
+            "n = 0\nwhile n != 3:\n" + BATCHES + "    n += 1\n", "n", id="while, whatever the counter is called"
+        ),
+        pytest.param(
+            "epoch = 0\nwhile True:\n" + BATCHES + "    epoch += 1\n    if epoch > 2:\n        break\n",
+            "epoch",
+            id="while True that counts epochs",
+        ),
+        pytest.param("for __ in range(3):\n" + BATCHES, "", id="no name, twice"),
+        pytest.param(
+            "with trange(3) as bar:\n    for e in bar:\n        for b in loader:\n            pass\n",
+            "e",
+            id="a bar as context",
+        ),
         pytest.param("for self.epoch in range(3):\n" + BATCHES, "self.epoch", id="an attribute as target"),
         pytest.param(
             "for epoch in range(3):\n    for i, b in enumerate(tqdm(loader)):\n        pass\n",
@@ -75,6 +94,26 @@ def test_the_loop_that_counts_epochs(text: str, counter: str) -> None:
         ),
         pytest.param(LOADER + "for epoch in epochs:\n" + BATCHES, "no-epoch-loop", id="not seen to count"),
         pytest.param(LOADER + "while True:\n" + BATCHES, "no-epoch-loop", id="while without a counter"),
+        pytest.param(
+            LOADER + "epoch = 0\nwhile epoch < 3:\n    if bad():\n        continue\n" + BATCHES + "    epoch += 1\n",
+            "no-epoch-loop",
+            id="a pass that may not be counted",
+        ),
+        pytest.param(
+            LOADER + "epoch = 0\nwhile epoch < 3:\n" + BATCHES + "    if good():\n        epoch += 1\n",
+            "no-epoch-loop",
+            id="counted now and then",
+        ),
+        pytest.param(
+            LOADER + "epoch = 0\nwhile epoch < 3:\n" + BATCHES + "    epoch += 1\n    if bad():\n        epoch = 0\n",
+            "no-epoch-loop",
+            id="a count that starts again",
+        ),
+        pytest.param(
+            LOADER + "step = 0\nwhile step < 9:\n    for b in loader:\n        step += 1\n",
+            "no-epoch-loop",
+            id="steps are counted",
+        ),
         pytest.param(LOADER + "it = iter(loader)\nfor step in range(9):\n    b = next(it)\n", "next-driven", id="next"),
         pytest.param(LOADER, "no-iteration", id="never iterated"),
         pytest.param(

@@ -315,14 +315,13 @@ def _reaches(receiver: ast.expr, loader: Flow, sampler: Flow | None) -> bool:
 def _passed_on(module: Module, call: SetEpoch, loader: Flow, sampler: Flow | None) -> bool:
     """Whether the receiver is an object made with the loader or sampler, of a class whose set_epoch tells one that it
     holds (``DataInfo(loader, sampler)``)."""
-    given = [*loader.of("argument"), *(sampler.of("argument") if sampler is not None else ())]
+    given = [u for flow in (loader, sampler) if flow is not None for u in flow.of("argument", "handed")]
     for use in given:
         made = use.node
         if not isinstance(made, ast.Call) or use.value not in (*made.args, *(k.value for k in made.keywords)):
             continue
-        cls = module.class_definition(made.func)
-        method = module.method(cls, "set_epoch") if cls is not None else None
-        if method is None or not any(_tells_its_own(n) for n in ast.walk(method)):
+        methods = [module.method(cls, _NAME) for cls in module.project_classes(made.func)]
+        if not any(_tells_its_own(n) for method in methods if method is not None for n in ast.walk(method)):
             continue
         if call.receiver in follow(module, made).aliases:
             return True
