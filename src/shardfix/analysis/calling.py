@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEPTH = 5  # steps back from an object to what made it
-_FAMILY = 40  # more derived classes than this are a framework's, not a program's own
 
 
 def called_functions(module: Module, call: ast.Call, depth: int = 0, *, passed: bool = True) -> list[Function]:
@@ -56,11 +55,8 @@ def _methods(module: Module, cls: ast.ClassDef, name: str, *, overrides: bool) -
 
 
 def derived_classes(module: Module, cls: ast.ClassDef) -> list[ast.ClassDef]:
-    """The classes of the project that derive from a class; none where they are so many that it is a framework's."""
-    if module.project is None:
-        return []
-    found = module.project.derived(cls)
-    return found if len(found) <= _FAMILY else []
+    """The classes of the project that derive from a class."""
+    return module.project.derived(cls) if module.project is not None else []
 
 
 def _is_self(node: ast.expr) -> bool:

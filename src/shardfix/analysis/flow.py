@@ -10,7 +10,7 @@ from typing import Literal
 from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module, attribute_key
-from shardfix.analysis.objects import field_of, imported_loads, instance_loads, self_loads
+from shardfix.analysis.objects import crowded, field_of, imported_loads, instance_loads, self_loads
 from shardfix.analysis.rebinding import Rebinding, always_before, rebindings, replaced
 
 UseKind = Literal[
@@ -125,7 +125,9 @@ def follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] 
     while walker.queue and steps < _LIMIT:
         walker.step(walker.queue.popleft())
         steps += 1
-    return Flow(tuple(walker.uses), frozenset(walker.aliases), bool(walker.queue), frozenset(walker.lost))
+    return Flow(
+        tuple(walker.uses), frozenset(walker.aliases), bool(walker.queue) or walker.crowded, frozenset(walker.lost)
+    )
 
 
 class _Walker:
@@ -139,6 +141,7 @@ class _Walker:
         self.used: set[tuple[str, ast.AST, bool]] = set()
         self.lost: set[str] = set()
         self.rebound: dict[Module, list[Rebinding]] = {}
+        self.crowded = False
 
     def push(self, state: _State) -> None:
         key = (state.node, state.access, state.prepared is not None, state.calls)
@@ -269,17 +272,23 @@ class _Walker:
                 for load in self_loads(m, cls, target.attr):
                     if not m.bindings.reaching(load):  # else a definition in its own method decides
                         self.push(s.at(load))
-            for load in instance_loads(m, cls, target.attr):
+            for load in self.loads(cls, target.attr, others=True):
                 if not self.replaced_before(load):
                     self.push(s.at(load))
             return
         made = m.instances(target.value)
         for cls in made:
-            for load in [*self_loads(m, cls, target.attr), *instance_loads(m, cls, target.attr)]:
+            for load in self.loads(cls, target.attr):
                 if not m.bindings.reaching(load):
                     self.push(s.at(load))
         if not made and attribute_key(target) is None:
             self.use("escape", target, s)
+
+    def loads(self, cls: ast.ClassDef, attribute: str, *, others: bool = False) -> list[ast.Attribute]:
+        """The loads of an attribute of a class's instances; ``others`` leaves out those through ``self``."""
+        self.crowded = self.crowded or crowded(self.module, attribute)
+        own = [] if others else self_loads(self.module, cls, attribute)
+        return [*own, *instance_loads(self.module, cls, attribute)]
 
     def stands(self, s: _State, cls: ast.ClassDef, target: ast.Attribute) -> bool:
         """Whether a method's end leaves the value in ``self.x``, and none replaces it by what prepare() returns."""
@@ -323,7 +332,7 @@ class _Walker:
             cls = m.class_of(container) if container.value.id == "self" else None
             owners = [cls] if cls is not None else m.instances(container.value)
             for owner in owners:
-                for load in [*self_loads(m, owner, container.attr), *instance_loads(m, owner, container.attr)]:
+                for load in self.loads(owner, container.attr):
                     if load is not container:
                         self.push(s.at(load, access))
             if not owners:
@@ -391,7 +400,7 @@ class _Walker:
         if not functions:
             fields = [(c, field_of(m, c, call, argument)) for c in m.project_classes(call.func)]
             for cls, name in fields:
-                for load in [*self_loads(m, cls, name), *instance_loads(m, cls, name)] if name else ():
+                for load in self.loads(cls, name) if name else ():
                     self.push(s.at(load))
             return bool(fields) and all(name for _, name in fields)
         calls = s.calls if call in s.calls else (*s.calls, call)
@@ -476,7 +485,7 @@ class _Walker:
         cls = m.class_of(function)
         if any(d in ("property", "cached_property") for d in decorators) and cls is not None:
             name = getattr(function, "name", "")
-            for load in [*self_loads(m, cls, name), *instance_loads(m, cls, name)]:
+            for load in self.loads(cls, name):
                 self.push(s.at(load, access))
             return
         if not callers or is_trainer_hook(m.home(function), function):

@@ -8,7 +8,7 @@ from shardfix.analysis.bindings import Definition
 from shardfix.analysis.calling import derived_classes, instance_classes
 from shardfix.analysis.module import Module
 
-_LOADS = 400  # an attribute that is read more often has a name that says nothing
+_LOADS = 400  # an attribute that is read more often is not looked for on every object that has one of its name
 
 
 def family(module: Module, cls: ast.ClassDef) -> set[ast.ClassDef]:
@@ -17,9 +17,15 @@ def family(module: Module, cls: ast.ClassDef) -> set[ast.ClassDef]:
 
 
 def attribute_loads(module: Module, attribute: str) -> list[ast.Attribute]:
-    """The loads of an attribute by its name, in every file; those of the own file where they are too many."""
-    loads = module.project.loads_named(attribute) if module.project is not None else []
-    return loads if 0 < len(loads) <= _LOADS else module.attribute_loads.get(attribute, [])
+    """The loads of an attribute by its name, in every file."""
+    if module.project is None:
+        return module.attribute_loads.get(attribute, [])
+    return module.project.loads_named(attribute)
+
+
+def crowded(module: Module, attribute: str) -> bool:
+    """Whether so many loads have an attribute's name that those on other objects are looked for in its file only."""
+    return len(attribute_loads(module, attribute)) > _LOADS
 
 
 def self_loads(module: Module, cls: ast.ClassDef, attribute: str) -> list[ast.Attribute]:
@@ -33,7 +39,8 @@ def self_loads(module: Module, cls: ast.ClassDef, attribute: str) -> list[ast.At
 def instance_loads(module: Module, cls: ast.ClassDef, attribute: str) -> list[ast.Attribute]:
     """The loads of ``x.attribute`` where ``x`` is an instance of a class or of one that derives from it."""
     relatives = {cls, *derived_classes(module, cls)}
-    loads = attribute_loads(module, attribute)
+    own = module.home(cls)
+    loads = own.attribute_loads.get(attribute, []) if crowded(own, attribute) else attribute_loads(own, attribute)
     others = [n for n in loads if not (isinstance(n.value, ast.Name) and n.value.id in ("self", "cls"))]
     return [n for n in others if not relatives.isdisjoint(instance_classes(module.home(n), n.value))]
 
