@@ -47,6 +47,20 @@ LOOP = "for b in loader:\n    pass\n"
             id="a Trainer in an attribute",
         ),
         pytest.param(
+            LIGHTNING + "class T(L.Trainer):\n    def fit(self, m, loader):\n        super().fit(m, loader)\n"
+            "T().fit(m, DataLoader(d))\n",
+            "lightning",
+            6,
+            id="a Trainer with a fit of its own",
+        ),
+        pytest.param(
+            LIGHTNING + "from torch.utils.data import DistributedSampler\nclass M(L.LightningModule):\n"
+            "    def make(self):\n        return DataLoader(d, sampler=DistributedSampler(d))\n",
+            "lightning",
+            4,
+            id="a helper that hooks elsewhere call",
+        ),
+        pytest.param(
             LIGHTNING + "class M(L.LightningDataModule):\n    def setup(self, stage):\n        self.x = DataLoader(d)\n"
             "    def train_dataloader(self):\n        return self.x\n",
             "lightning",
@@ -186,6 +200,12 @@ def test_an_import_or_a_name_is_no_owner(text: str) -> None:
             id="lightning",
         ),
         pytest.param(
+            PLAIN + "import torch_xla.distributed.parallel_loader as pl\nloader = DataLoader(d)\n"
+            "ready = pl.MpDeviceLoader(loader, device)\n" + LOOP,
+            "xla takes the loader in line 4, and line 5 iterates it as it is",
+            id="xla",
+        ),
+        pytest.param(
             FABRIC + "import lightning as L\nt = L.Trainer()\nloader = DataLoader(d)\n"
             "t.fit(m, loader)\nready = fabric.setup_dataloaders(loader)\n",
             "lightning takes the loader in line 7, fabric in line 8",
@@ -321,6 +341,7 @@ def test_a_first_look_at_a_batch_is_no_way_of_its_own() -> None:
         pytest.param("", "val", "val", "fabric", id="true"),
         pytest.param("", "a", "val", "unknown", id="another condition"),
         pytest.param("raw = val", "val is not None", "raw", "unknown", id="another name"),
+        pytest.param("a = 1", "a", "val", "unknown", id="another name that is written too"),
     ],
 )
 def test_a_loader_that_may_be_none_is_taken_wherever_it_is_one(before: str, asked: str, read: str, owner: str) -> None:
@@ -330,7 +351,7 @@ def test_a_loader_that_may_be_none_is_taken_wherever_it_is_one(before: str, aske
 def run(val=None):
     {before or "pass"}
     if {asked}:
-        val = fabric.setup_dataloaders(val)
+        a, val = fabric.setup_dataloaders(x, val)
     for b in {read}:
         pass
 run(DataLoader(d))

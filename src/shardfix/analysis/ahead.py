@@ -94,13 +94,12 @@ def replaced_before(module: Module, flow: Flow, taker: ast.AST, use: Use) -> boo
     asked = test.test
     if isinstance(asked, ast.Compare) and len(asked.ops) == 1 and isinstance(asked.ops[0], ast.IsNot):
         asked = asked.left if _is_absent(asked.comparators[0]) else asked
-    if asked not in flow.aliases or ast.unparse(asked) not in _written(statement):
+    if asked not in flow.aliases:
         return False
     return any(
         module.function(n) is module.function(taker)
         and module.home(n) is module.home(taker)
         and n.lineno > (test.end_lineno or test.lineno)
-        and ast.unparse(n) == ast.unparse(asked)
         and any(d.statement is statement for d in module.bindings.reaching(n))
         for n in (use.value, *(a for c in use.calls for a in _given(c) if a in flow.aliases))
     )
@@ -108,9 +107,3 @@ def replaced_before(module: Module, flow: Flow, taker: ast.AST, use: Use) -> boo
 
 def _given(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(k.value for k in call.keywords)]
-
-
-def _written(statement: ast.Assign) -> set[str]:
-    """What an assignment writes to, each as it is spelled."""
-    targets = [e for t in statement.targets for e in (t.elts if isinstance(t, (ast.Tuple, ast.List)) else [t])]
-    return {ast.unparse(t) for t in targets}
