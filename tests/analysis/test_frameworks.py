@@ -334,30 +334,43 @@ def test_a_first_look_at_a_batch_is_no_way_of_its_own() -> None:
     assert site(FABRIC + "raw = DataLoader(d)\nb = next(iter(raw))\nfabric.setup_dataloaders(raw)\n").owner == "fabric"
 
 
-@pytest.mark.parametrize(
-    ("before", "asked", "read", "owner"),
-    [
-        pytest.param("", "val is not None", "val", "fabric", id="is not None"),
-        pytest.param("", "val", "val", "fabric", id="true"),
-        pytest.param("", "a", "val", "unknown", id="another condition"),
-        pytest.param("raw = val", "val is not None", "raw", "unknown", id="another name"),
-        pytest.param("a = 1", "a", "val", "unknown", id="another name that is written too"),
-    ],
-)
-def test_a_loader_that_may_be_none_is_taken_wherever_it_is_one(before: str, asked: str, read: str, owner: str) -> None:
-    text = (
-        FABRIC
-        + f"""\
+MAYBE = (
+    FABRIC
+    + """\
+def read(x, y=None):
+    for b in x:
+        pass
 def run(val=None):
-    {before or "pass"}
-    if {asked}:
+    raw = val
+    a = 1
+    if val is not None:
         a, val = fabric.setup_dataloaders(x, val)
-    for b in {read}:
+    for b in val:
         pass
 run(DataLoader(d))
 """
-    )
-    assert site(text).owner == owner
+)
+
+
+def test_a_loader_that_may_be_none_is_taken_wherever_it_is_one() -> None:
+    assert site(MAYBE).owner == "fabric"
+    assert site(MAYBE.replace("val is not None:", "val:")).owner == "fabric"
+    assert site(MAYBE.replace("for b in val:\n        pass", "read(val)")).owner == "fabric"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("val is not None:", "z:", id="another condition"),
+        pytest.param("val is not None:", "a:", id="another name that is written too"),
+        pytest.param("for b in val:", "for b in raw:", id="another name of it is read"),
+        pytest.param("for b in val:\n        pass", "read(raw, val)", id="another name of it is handed on"),
+        pytest.param("    for b in val:", "    if z:\n        val = raw\n    for b in val:", id="bound to it again"),
+    ],
+)
+def test_a_loader_that_is_not_taken_wherever_it_is_one_is_unknown(old: str, new: str) -> None:
+    assert old in MAYBE
+    assert site(MAYBE.replace(old, new)).owner == "unknown"
 
 
 def test_each_loader_of_a_program_goes_its_own_way() -> None:

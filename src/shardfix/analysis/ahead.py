@@ -96,13 +96,17 @@ def replaced_before(module: Module, flow: Flow, taker: ast.AST, use: Use) -> boo
         asked = asked.left if _is_absent(asked.comparators[0]) else asked
     if asked not in flow.aliases:
         return False
-    return any(
-        module.function(n) is module.function(taker)
-        and module.home(n) is module.home(taker)
-        and n.lineno > (test.end_lineno or test.lineno)
-        and any(d.statement is statement for d in module.bindings.reaching(n))
-        for n in (use.value, *(a for c in use.calls for a in _given(c) if a in flow.aliases))
-    )
+    before = module.bindings.reaching(asked)
+
+    def replaced(n: ast.expr) -> bool:
+        if module.function(n) is not module.function(taker) or module.home(n) is not module.home(taker):
+            return False
+        bound = module.bindings.reaching(n)
+        made = {d for d in bound if d.statement is statement}
+        return n.lineno > (test.end_lineno or test.lineno) and bool(made) and bound - made <= before
+
+    handed = [[a for a in _given(c) if a in flow.aliases] for c in use.calls]
+    return any(given and all(replaced(n) for n in given) for given in ([use.value], *handed))
 
 
 def _given(call: ast.Call) -> list[ast.expr]:
