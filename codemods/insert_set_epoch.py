@@ -238,9 +238,10 @@ RULE = Rule(
         "loader.sampler.set_epoch raises AttributeError, loader.set_epoch works (accelerate 1.15)."
     ),
     refuses=(
-        "Where no epoch loop is seen, where the loop's counter can't be named, where batches are taken with next(), "
-        "where the loader is rebuilt in each epoch, and where set_epoch is called on something that may be this "
-        "sampler. Prepared loaders need no call: accelerate tells the epoch itself."
+        "Where no epoch loop is seen, or none whose counter can be named; where no name at the loop's start is sure to "
+        "be the loader; where batches are taken with next() and nothing counts the passes; where a loader that is "
+        "built anew in each epoch has no name or is not given the epoch; and where set_epoch is called on something "
+        "that may be this sampler. Prepared loaders need no call: accelerate tells the epoch itself."
     ),
     plan=plan,
     valid=(
@@ -381,6 +382,72 @@ RULE = Rule(
             "            sampler.set_epoch(epoch)\n"
             "        for batch in loader:\n"
             "            model(batch).backward()\n",
+            code="SHD401",
+        ),
+        Example(
+            "the loader is an attribute that another method reads",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            "\n"
+            "class Trainer:\n"
+            "    def __init__(self, train_set, model):\n"
+            '        dist.init_process_group("gloo")\n'
+            "        self.model = model\n"
+            "        self.loader = DataLoader(train_set, batch_size=2, sampler=DistributedSampler(train_set))\n"
+            "\n"
+            "    def fit(self, epochs):\n"
+            "        for _ in range(epochs):\n"
+            "            self.train_epoch()\n"
+            "\n"
+            "    def train_epoch(self):\n"
+            "        for batch in self.loader:\n"
+            "            self.model(batch).backward()\n",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            "\n"
+            "class Trainer:\n"
+            "    def __init__(self, train_set, model):\n"
+            '        dist.init_process_group("gloo")\n'
+            "        self.model = model\n"
+            "        self.loader = DataLoader(train_set, batch_size=2, sampler=DistributedSampler(train_set))\n"
+            "\n"
+            "    def fit(self, epochs):\n"
+            "        for epoch in range(epochs):\n"
+            "            self.loader.sampler.set_epoch(epoch)\n"
+            "            self.train_epoch()\n"
+            "\n"
+            "    def train_epoch(self):\n"
+            "        for batch in self.loader:\n"
+            "            self.model(batch).backward()\n",
+            code="SHD401",
+        ),
+        Example(
+            "a loader built anew in each epoch is told behind its construction",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "for epoch in range(3):\n"
+            "    loader = DataLoader(dataset, batch_size=2, sampler=DistributedSampler(dataset))\n"
+            "    for batch in loader:\n"
+            "        pass\n",
+            "import torch.distributed as dist\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            'dist.init_process_group("gloo")\n'
+            "dataset = list(range(8))\n"
+            "for epoch in range(3):\n"
+            "    loader = DataLoader(dataset, batch_size=2, sampler=DistributedSampler(dataset))\n"
+            "    loader.sampler.set_epoch(epoch)\n"
+            "    for batch in loader:\n"
+            "        pass\n",
             code="SHD401",
         ),
         Example(

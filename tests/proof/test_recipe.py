@@ -575,6 +575,54 @@ def test_a_loop_in_another_function_tells_the_sampler_that_a_tuple_brought_there
     assert each_epoch(source) == "if s is not None:\n    s.set_epoch(epoch)"
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        pytest.param(
+            """
+            for epoch in range(3):
+                loader = DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds))
+                loader.sampler.set_epoch(epoch)
+                for batch in loader:
+                    step(batch)
+            """,
+            "loader.sampler.set_epoch(epoch)",
+            id="a loader built anew",
+        ),
+        pytest.param(
+            """
+            def run(loader):
+                for epoch in range(3):
+                    if isinstance(getattr(loader, "sampler", None), DistributedSampler):
+                        loader.sampler.set_epoch(epoch)
+                    for batch in loader:
+                        step(batch)
+            run(DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds)))
+            """,
+            "if isinstance(loader.sampler, DistributedSampler):\n    loader.sampler.set_epoch(epoch)",
+            id="what may be no loader",
+        ),
+        pytest.param(
+            """
+            s = DistributedSampler(ds)
+            loader = DataLoader(ds, batch_size=4, sampler=s)
+            for epoch in range(3):
+                s.set_epoch(epoch)
+                for batch in loader:
+                    step(batch).backward()
+            for epoch in range(3):
+                for batch in loader:
+                    step(batch).backward()
+            """,
+            "",
+            id="of two loops the one that tells nothing",
+        ),
+    ],
+)
+def test_each_epoch_is_told_what_the_program_tells(source: str, expected: str) -> None:
+    assert each_epoch(source) == expected
+
+
 def test_a_prepared_loader_is_told_by_the_name_that_the_program_uses() -> None:
     source = """
     accelerator = Accelerator()
