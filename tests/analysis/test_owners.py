@@ -149,6 +149,16 @@ def test_a_loader_that_reaches_prepare_is_accelerate_s(text: str) -> None:
             id="under a condition",
         ),
         pytest.param(
+            "loaders = [DataLoader(d)]\nfor i, l in enumerate(loaders):\n    if a:\n        continue\n"
+            "    loaders[i] = accelerator.prepare(l)\nfor l in loaders:\n    for b in l:\n        pass\n",
+            id="some passed over",
+        ),
+        pytest.param(
+            "loaders = [DataLoader(d)]\nfor i, l in enumerate(loaders, 1):\n    loaders[i] = accelerator.prepare(l)\n"
+            "for l in loaders:\n    for b in l:\n        pass\n",
+            id="counted from another number",
+        ),
+        pytest.param(
             'loaders = {"train": DataLoader(d)}\nfor b in loaders["train"]:\n    pass\n'
             'loaders["train"] = accelerator.prepare(loaders["train"])\nfor b in loaders["train"]:\n    pass\n',
             id="read before",

@@ -32,7 +32,7 @@ def rebindings(module: Module, prepare_functions: tuple[str, ...]) -> list[Rebin
         if not is_prepare(module, call, prepare_functions):
             continue
         for t, given in zip(targets, call.args, strict=True):
-            if isinstance(t, ast.Subscript):
+            if isinstance(t, ast.Subscript) and not _leaves_out(_loop(module, t)):
                 own = _same_item(module, t, given) or _item_of_loop(module, t, given)
                 if own:
                     found.append(Rebinding(t.value, statement, _keys(module, t)))
@@ -51,6 +51,11 @@ def _loop(module: Module, target: ast.Subscript) -> ast.For | None:
         if isinstance(n, ast.For) and target.slice.id in {m.id for m in ast.walk(n.target) if isinstance(m, ast.Name)}:
             return n
     return None
+
+
+def _leaves_out(loop: ast.For | None) -> bool:
+    """Whether a loop may pass items over, or end before the last."""
+    return loop is not None and any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(loop))
 
 
 def _item_of_loop(module: Module, target: ast.Subscript, given: ast.expr) -> bool:
