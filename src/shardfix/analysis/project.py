@@ -31,10 +31,11 @@ class Project:
     _resolved: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def find(self, dotted: str, importer: Module) -> Module | None:
-        """The project module of a dotted name: from the root, or beside the importer or above it (scripts)."""
+        """The project module of a dotted name: beside the importer or above it (scripts), or in a ``src`` there."""
         prefix = importer.name.rpartition(".")[0]
         while True:
-            found = self.by_name.get(f"{prefix}.{dotted}" if prefix else dotted)
+            start = f"{prefix}." if prefix else ""
+            found = self.by_name.get(start + dotted) or self.by_name.get(f"{start}src.{dotted}")
             if found is not None:
                 return found
             if not prefix:

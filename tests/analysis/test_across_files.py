@@ -1,0 +1,197 @@
+"""A loader is followed into the other files of its project: by what they import, call, return, keep and derive from."""
+
+from __future__ import annotations
+
+import pytest
+from loaders import site
+
+TORCH = "from torch.utils.data import DataLoader\n"
+MAKE = TORCH + "def make(d):\n    return DataLoader(d)\n"
+LOOP = "for batch in loader:\n    pass\n"
+
+
+def read(files: dict[str, str], path: str) -> list[str]:
+    """Where the loops stand that iterate the one loader of a file."""
+    found = site(files, path)
+    return sorted(str(found.module.location(u.node)).rpartition(":")[0] for u in found.flow.of("iterate"))
+
+
+@pytest.mark.parametrize(
+    ("files", "loops"),
+    [
+        pytest.param(
+            {"data.py": MAKE, "train.py": f"from data import make\nloader = make(d)\n{LOOP}"},
+            ["train.py:3"],
+            id="a script imports its sibling",
+        ),
+        pytest.param(
+            {"data.py": MAKE, "train.py": f"from data import make as build\nloader = build(d)\n{LOOP}"},
+            ["train.py:3"],
+            id="under another name",
+        ),
+        pytest.param(
+            {"data.py": MAKE, "train.py": f"import data\nloader = data.make(d)\n{LOOP}"},
+            ["train.py:3"],
+            id="through the module",
+        ),
+        pytest.param(
+            {"data.py": MAKE, "train.py": f"from data import *\nloader = make(d)\n{LOOP}"},
+            ["train.py:3"],
+            id="by a star",
+        ),
+        pytest.param(
+            {"pkg/data.py": MAKE, "pkg/train.py": f"from .data import make\nloader = make(d)\n{LOOP}"},
+            ["pkg/train.py:3"],
+            id="a relative import",
+        ),
+        pytest.param(
+            {
+                "pkg/__init__.py": "from .data import make\n",
+                "pkg/data.py": MAKE,
+                "train.py": f"from pkg import make\nloader = make(d)\n{LOOP}",
+            },
+            ["train.py:3"],
+            id="through its package",
+        ),
+        pytest.param(
+            {"src/pkg/data.py": MAKE, "scripts/train.py": f"from pkg.data import make\nloader = make(d)\n{LOOP}"},
+            ["scripts/train.py:3"],
+            id="a src layout",
+        ),
+        pytest.param(
+            {"a/src/pkg/data.py": MAKE, "a/bin/train.py": f"from pkg.data import make\nloader = make(d)\n{LOOP}"},
+            ["a/bin/train.py:3"],
+            id="a src layout in a folder",
+        ),
+        pytest.param(
+            {
+                "data.py": MAKE,
+                "a/data.py": "def make(d):\n    return d\n",
+                "a/train.py": f"from data import make\nloader = make(d)\n{LOOP}",
+            },
+            [],
+            id="the nearer file of that name is meant",
+        ),
+    ],
+)
+def test_what_imports_the_factory_reads_its_loader(files: dict[str, str], loops: list[str]) -> None:
+    assert read(files, next(path for path, text in files.items() if "DataLoader" in text)) == loops
+
+
+@pytest.mark.parametrize(
+    ("data", "train", "loops"),
+    [
+        pytest.param(
+            "def make(d):\n    return DataLoader(d), 1\n",
+            "from data import make\nloader, other = make(d)\nfor b in other:\n    pass\n" + LOOP,
+            ["train.py:5"],
+            id="a place in a tuple",
+        ),
+        pytest.param(
+            'def make(d):\n    return {"train": DataLoader(d), "val": 1}\n',
+            'from data import make\nfound = make(d)\nfor b in found["val"]:\n    pass\nfor b in found["train"]:\n    pass\n',
+            ["train.py:5"],
+            id="a key of a dict",
+        ),
+        pytest.param(
+            "loader = DataLoader(d)\n",
+            "from data import loader\n" + LOOP,
+            ["train.py:2"],
+            id="a variable",
+        ),
+        pytest.param(
+            "loader = DataLoader(d)\n",
+            "import data\nfor b in data.loader:\n    pass\n",
+            ["train.py:2"],
+            id="a variable through its module",
+        ),
+        pytest.param(
+            "loader = DataLoader(d)\nloader = None\n",
+            "from data import loader\n" + LOOP,
+            [],
+            id="a variable that is bound anew before anyone imports it",
+        ),
+        pytest.param(
+            "class Data:\n    def __init__(self, d):\n        self.loader = DataLoader(d)\n",
+            "from data import Data\nfound = Data(d)\nfor b in found.loader:\n    pass\n",
+            ["train.py:3"],
+            id="an attribute of an object",
+        ),
+        pytest.param(
+            "class Data:\n    def __init__(self, d):\n        self.loader = DataLoader(d)\n",
+            "from data import Data\nclass More(Data):\n    def fit(self):\n        for b in self.loader:\n            pass\n",
+            ["train.py:4"],
+            id="an attribute in a derived class",
+        ),
+        pytest.param(
+            "class Data:\n    def __init__(self, d):\n        self.loader = DataLoader(d)\n",
+            "class Other:\n    pass\nfound = Other()\nfor b in found.loader:\n    pass\n",
+            [],
+            id="an attribute of that name of another class",
+        ),
+        pytest.param(
+            "class Data:\n    @property\n    def loader(self):\n        return DataLoader(self.d)\n",
+            "from data import Data\ndef fit(found: Data):\n    for b in found.loader:\n        pass\n",
+            ["train.py:3"],
+            id="a property of an object of which the annotation says the class",
+        ),
+        pytest.param(
+            "class Data:\n    def loader(self):\n        return DataLoader(self.d)\n",
+            "from data import Data\nclass Trainer:\n    def __init__(self):\n        self.data = Data()\n"
+            "    def fit(self):\n        for b in self.data.loader():\n            pass\n",
+            ["train.py:6"],
+            id="a method of an object that is kept",
+        ),
+        pytest.param(
+            "from engine import fit\nloader = DataLoader(d)\nfit(model, loader)\n",
+            "",
+            ["engine.py:3"],
+            id="a function of another file reads it",
+        ),
+        pytest.param(
+            "import engine\nloader = DataLoader(d)\nengine.fit(model, data=loader)\n",
+            "",
+            ["engine.py:3"],
+            id="by a keyword, through the module",
+        ),
+        pytest.param(
+            "from engine import Engine\nloader = DataLoader(d)\nEngine(loader).run()\n",
+            "",
+            ["engine.py:12"],
+            id="a class of another file keeps and reads it",
+        ),
+        pytest.param(
+            "from engine import Loaders\nloaders = Loaders(DataLoader(d), val=None)\n",
+            "def run(loaders):\n    for b in loaders.train:\n        pass\nfrom data import loaders\nrun(loaders)\n",
+            ["train.py:2"],
+            id="a field of a data class",
+        ),
+    ],
+)
+def test_what_holds_the_loader_is_known_in_other_files(data: str, train: str, loops: list[str]) -> None:
+    engine = (
+        "from dataclasses import dataclass\n"
+        "def fit(model, data):\n    for b in data:\n        pass\n"
+        "class Base:\n    def run(self):\n        self.epoch()\n"
+        "class Engine(Base):\n"
+        "    def __init__(self, loader):\n        self.loader = loader\n"
+        "    def epoch(self):\n        for b in self.loader:\n            pass\n"
+        "@dataclass\nclass Loaders:\n    train: object\n    val: object\n"
+    )
+    assert read({"data.py": TORCH + data, "train.py": train, "engine.py": engine}, "data.py") == loops
+
+
+def test_what_a_function_returns_comes_back_to_the_call_that_handed_it_over() -> None:
+    """Not to every call of a function that many loaders go through."""
+    files = {
+        "wrap.py": "def wrap(loader):\n    return loader\n",
+        "train.py": TORCH
+        + "from wrap import wrap\nfor b in wrap(DataLoader(d)):\n    pass\nfor b in wrap(x):\n    pass\n",
+    }
+    assert read(files, "train.py") == ["train.py:3"]
+
+
+def test_a_loader_handed_to_what_is_not_read_says_to_what() -> None:
+    found = site(TORCH + "from engine import fit\nfit(DataLoader(d))\n")
+    assert found.flow.lost == {"engine.fit"}
+    assert [u.kind for u in found.flow.uses] == ["argument"]
