@@ -89,7 +89,7 @@ def test_what_imports_the_factory_reads_its_loader(files: dict[str, str], loops:
         ),
         pytest.param(
             'def make(d):\n    return {"train": DataLoader(d), "val": 1}\n',
-            'from data import make\nfound = make(d)\nfor b in found["val"]:\n    pass\nfor b in found["train"]:\n    pass\n',
+            'from data import make\nx = make(d)\nfor b in x["val"]:\n    pass\nfor b in x["train"]:\n    pass\n',
             ["train.py:5"],
             id="a key of a dict",
         ),
@@ -119,7 +119,7 @@ def test_what_imports_the_factory_reads_its_loader(files: dict[str, str], loops:
         ),
         pytest.param(
             "class Data:\n    def __init__(self, d):\n        self.loader = DataLoader(d)\n",
-            "from data import Data\nclass More(Data):\n    def fit(self):\n        for b in self.loader:\n            pass\n",
+            "from data import Data\nclass A(Data):\n    def fit(self):\n        for b in self.loader:\n            pass\n",
             ["train.py:4"],
             id="an attribute in a derived class",
         ),
