@@ -119,7 +119,7 @@ def test_what_imports_the_factory_reads_its_loader(files: dict[str, str], loops:
         ),
         pytest.param(
             "class Data:\n    def __init__(self, d):\n        self.loader = DataLoader(d)\n",
-            "from data import Data\nclass A(Data):\n    def fit(self):\n        for b in self.loader:\n            pass\n",
+            "from data import Data\nclass A(Data):\n    def run(self):\n        for b in self.loader:\n            b\n",
             ["train.py:4"],
             id="an attribute in a derived class",
         ),
