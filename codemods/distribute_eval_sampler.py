@@ -9,8 +9,8 @@ from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import shard
 
 from shardfix.analysis.accumulation import accumulated
-from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.flow import last_name
+from shardfix.analysis.learning import does, evaluates
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import is_world_size, main_process_guard
@@ -52,7 +52,7 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
     if not edits:
         return [metric or "a DistributedSampler shards it"]
     if _may_train(site) and not site.answered("role", "eval"):
-        return [refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
+        return [metric or refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
     shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
     if any(s.role != "eval" for s in shared):
         return [refuse(site, "SHD902", note="a training loader shares the sampler")]
@@ -74,9 +74,11 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
 
 
 def _may_train(site: Site) -> bool:
-    """Whether an epoch loop drives a loader that only its name calls one for evaluation."""
+    """Whether an epoch loop drives a loader that only its name calls one for evaluation, or its loop runs backward."""
     module = site.module
     loops = [u.node for u in site.flow.of("iterate")]
+    if any(does(module, loop, site.flow.aliases) == "gradients" for loop in loops):
+        return True
     if not loops or not (site.told or site.epoch_loops.loops) or any(evaluates(module, loop) for loop in loops):
         return False
     scopes = [module.scope(loop) for loop in loops]

@@ -312,10 +312,9 @@ def _keep(
 def _report(outcome: _Outcome) -> SiteReport:
     site = outcome.site
     verdict, why, findings = _verdict(outcome)
-    known = site.kind == "torch"
     return SiteReport(
         site.location,
-        site.role if known else "unknown",
+        site.role,
         site.owner,
         site.owner_evidence,
         site.sampler,
@@ -329,6 +328,15 @@ def _report(outcome: _Outcome) -> SiteReport:
 def _refusal(site: Site, code: str, note: str = "") -> Finding:
     """A refusal whose evidence is what shows the owner."""
     return refuse(site, code, note=note, evidence=site.owner_evidence)
+
+
+def _without_role(site: Site) -> Finding:
+    """The refusal of a loader that nobody shards and whose role is not shown."""
+    shown = site.shown_role
+    if shown.why.startswith("it serves"):
+        note = f"{shown.why}; unsharded, training reads everything on each rank"
+        return refuse(site, "SHD916", note=note, evidence=(*shown.evidence, *site.owner_evidence))
+    return refuse(site, "SHD916", note=shown.why, evidence=(*shown.evidence, *site.owner_evidence))
 
 
 def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
@@ -355,8 +363,8 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
         return "refused", REFUSALS["SHD919"].title, [_refusal(site, "SHD919")]
     if site.owner == "unknown":
         return "refused", site.ownership.missing, [_refusal(site, "SHD901", site.ownership.missing)]
-    if site.arguments.opaque and site.owner != "single":
-        return "refused", REFUSALS["SHD903"].title, [_refusal(site, "SHD903", site.arguments.opaque)]
+    if site.unseen and site.owner != "single":
+        return "refused", REFUSALS["SHD903"].title, [_refusal(site, "SHD903", site.unseen)]
     if site.ownership.note:
         return "right", site.ownership.note, []
     if o.right:
@@ -373,5 +381,6 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
     if site.kinds & {"distributed"}:
         return "right", "a DistributedSampler shards it", []
     if site.role == "unknown":
-        return "refused", REFUSALS["SHD916"].title, [_refusal(site, "SHD916")]
+        finding = _without_role(site)
+        return "refused", finding.message, [finding]
     return "refused", REFUSALS["SHD915"].title, [_refusal(site, "SHD915")]

@@ -5,71 +5,8 @@ from __future__ import annotations
 import pytest
 from loaders import site
 
-from shardfix.analysis.evaluation import role_of_name
-
 HEAD = "import torch\nimport torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
 LOADER = "val_loader = DataLoader(val_set)\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("train_loader", "train"),
-        ("trainLoader", "train"),
-        ("trn_dl", "train"),
-        ("valDataLoader2", "eval"),
-        ("dev_set", "eval"),
-        ("testset", "eval"),
-        ("loader", "unknown"),
-        ("train_test_split", "unknown"),
-        ("constraint", "unknown"),
-        ("latest", "unknown"),
-        ("", "unknown"),
-    ],
-)
-def test_a_name_says_its_role_by_whole_words(name: str, role: str) -> None:
-    assert role_of_name(name) == role
-
-
-@pytest.mark.parametrize(
-    ("text", "role"),
-    [
-        pytest.param("train_loader = DataLoader(ds)\n", "train", id="the variable's name"),
-        pytest.param("loader = DataLoader(val_set)\n", "eval", id="the dataset's name"),
-        pytest.param("loader = DataLoader(ds, sampler=train_sampler)\n", "train", id="the sampler's name"),
-        pytest.param('loaders = {"val": DataLoader(ds)}\n', "eval", id="the key in a dict"),
-        pytest.param("f(eval_loader=DataLoader(ds))\n", "eval", id="the keyword's name"),
-        pytest.param("x = DataLoader(ds)\nfor b in x:\n    model(b).backward()\n", "train", id="backward"),
-        pytest.param("x = DataLoader(ds)\nfor b in x:\n    optimizer.step()\n", "train", id="an optimizer's step"),
-        pytest.param("x = DataLoader(ds)\nfor b in x:\n    scheduler.step()\n", "unknown", id="another step"),
-        pytest.param(
-            "x = DataLoader(ds)\nwith torch.no_grad():\n    for b in x:\n        model(b)\n",
-            "eval",
-            id="without gradients",
-        ),
-        pytest.param(
-            "x = DataLoader(ds)\n@torch.no_grad()\ndef f():\n    for b in x:\n        model(b)\n",
-            "eval",
-            id="decorated",
-        ),
-        pytest.param(
-            "x = DataLoader(ds)\nfor b in x:\n    with torch.inference_mode():\n        model(b)\n",
-            "eval",
-            id="without gradients inside",
-        ),
-        pytest.param(
-            "def evaluate():\n    for b in DataLoader(ds):\n        model(b)\n", "eval", id="the function's name"
-        ),
-        pytest.param(
-            "test_loader = DataLoader(ds)\nfor b in test_loader:\n    model(b).backward()\n",
-            "unknown",
-            id="name and loop disagree",
-        ),
-        pytest.param("x = DataLoader(ds)\n", "unknown", id="nothing says"),
-    ],
-)
-def test_the_role_of_a_loader(text: str, role: str) -> None:
-    assert site(HEAD + text).role == role
 
 
 def guard(text: str) -> str:

@@ -134,10 +134,10 @@ def test_a_sampler_that_is_told(text: str, expected: list[str]) -> None:
     assert codes(FROZEN + text) == [expected]
 
 
-def test_a_loop_that_is_not_counted_may_repeat_one_order() -> None:
+def test_gradients_that_update_nothing_are_an_evaluation_whose_order_is_left() -> None:
     masks = "def mask(loader):\n    while going:\n        for b in loader:\n            b.sum().backward()\n"
     text = GROUP + masks + "eval_loader = DataLoader(ds, sampler=DistributedSampler(ds))\nmask(eval_loader)\n"
-    assert codes(text) == [["SHD909"]]
+    assert codes(text) == [["SHD916"]]
 
 
 def test_an_evaluation_whose_order_is_a_setting_is_told_no_epoch() -> None:

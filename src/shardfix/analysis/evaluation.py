@@ -1,44 +1,19 @@
-"""Train or eval; for eval who runs it, whether its metric is reduced across ranks, whether padding reaches it."""
+"""What an evaluation does: who runs it, whether its metric is reduced across ranks, whether padding reaches it."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardfix.analysis.exactness import exact
 from shardfix.analysis.flow import Flow, Use, last_name
-from shardfix.analysis.model import Evidence, Role
+from shardfix.analysis.learning import evaluates
+from shardfix.analysis.model import Evidence
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 
-_TRAIN = frozenset({"train", "training", "trn", "tr", "trainset", "trainloader", "finetune", "pretrain"})
-_EVAL = frozenset(
-    {
-        "val",
-        "valid",
-        "validate",
-        "validation",
-        "dev",
-        "eval",
-        "evaluate",
-        "evaluation",
-        "test",
-        "testing",
-        "testset",
-        "testloader",
-        "valset",
-        "valloader",
-        "predict",
-        "prediction",
-        "infer",
-        "inference",
-        "query",
-        "gallery",
-    }
-)
 _REDUCTIONS = frozenset(
     {
         "all_reduce",
@@ -90,109 +65,6 @@ class Evaluation:
     functions: tuple[ast.AST, ...]
     gathers: Evidence | None = None
     sometimes: Evidence | None = None
-
-
-def words(name: str) -> set[str]:
-    """The lower-case words of an identifier: ``valDataLoader2`` gives ``val``, ``data``, ``loader``."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return {w for w in re.split(r"[^a-z]+", spaced.lower()) if w}
-
-
-def role_of_name(name: str) -> Role:
-    """The role a name says: both or neither is unknown."""
-    found = words(name)
-    train, evaluation = bool(found & _TRAIN), bool(found & _EVAL)
-    if train == evaluation:
-        return "unknown"
-    return "train" if train else "eval"
-
-
-def role(module: Module, construction: ast.Call, names: list[str], flow: Flow) -> Role:
-    """Train or eval, by what the loops over the loader do, else by the names around its construction.
-
-    Args:
-        names: what the loader, its dataset and its sampler are called, the strongest first.
-    """
-    train = evaluation = False
-    for use in flow.of("iterate", "next"):
-        if isinstance(use.node, (ast.For, ast.AsyncFor)):
-            body: list[ast.AST] = list(use.node.body)
-        elif isinstance(use.node, ast.Call):
-            body = [_loop_around(module, use.node)]
-        else:
-            body = [use.node]
-        if any(_updates(n) for b in body for n in ast.walk(b)):
-            train = True
-        elif any(_without_gradient(module, use.node)):
-            evaluation = True
-    if train != evaluation:
-        by_name = next((r for r in map(role_of_name, names) if r != "unknown"), "unknown")
-        if train:
-            return "unknown" if by_name == "eval" else "train"
-        return "unknown" if by_name == "train" else "eval"
-    if train and evaluation:
-        return "unknown"
-    for name in names:
-        found = role_of_name(name)
-        if found != "unknown":
-            return found
-    for use in flow.of("iterate"):
-        function = module.function(use.node)
-        found = role_of_name(getattr(function, "name", ""))
-        if found != "unknown":
-            return found
-    function = module.function(construction)
-    return role_of_name(getattr(function, "name", "")) if function is not None else "unknown"
-
-
-def _loop_around(module: Module, node: ast.AST) -> ast.AST:
-    for outer in module.around(node):
-        if isinstance(outer, (ast.For, ast.While)):
-            return outer
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            break
-    return node
-
-
-def _updates(node: ast.AST) -> bool:
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-        return False
-    if node.func.attr == "backward":
-        return True
-    return node.func.attr == "step" and "optim" in last_name(node.func.value).lower()
-
-
-def evaluates(module: Module, node: ast.AST) -> bool:
-    """Whether a loop over a loader only evaluates: no gradients, or its function is named for evaluation."""
-    body = getattr(node, "body", [])
-    if isinstance(body, list) and any(_updates(n) for s in body for n in ast.walk(s)):
-        return False
-    function = module.function(node)
-    return any(_without_gradient(module, node)) or role_of_name(getattr(function, "name", "")) == "eval"
-
-
-def _without_gradient(module: Module, node: ast.AST) -> list[bool]:
-    found: list[bool] = []
-    for outer in module.around(node):
-        if isinstance(outer, (ast.With, ast.AsyncWith)):
-            found.extend(_gradless(item.context_expr) for item in outer.items)
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.extend(_gradless(d) for d in outer.decorator_list)
-            break
-    body = node.body if isinstance(node, ast.For) else []
-    for s in body:
-        for inner in ast.walk(s):
-            if isinstance(inner, (ast.With, ast.AsyncWith)):
-                found.extend(_gradless(item.context_expr) for item in inner.items)
-    return found
-
-
-def _gradless(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        if last_name(node.func) == "set_grad_enabled":
-            return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value is False
-        node = node.func
-    return last_name(node) in ("no_grad", "inference_mode")
 
 
 def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluation:
@@ -300,3 +172,6 @@ def _positional(module: Module, loop: ast.AST) -> Evidence | None:
         if last_name(node.func) in ("write", "writerow", "writelines", "save_image"):
             return module.evidence(node)
     return None
+
+
+__all__ = ["Evaluation", "evaluates", "evaluation", "find_reduction", "is_reduction"]

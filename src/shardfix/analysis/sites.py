@@ -11,7 +11,7 @@ from shardfix.analysis.answers import Answers, Question, settle_owner, settle_ro
 from shardfix.analysis.arguments import Arguments
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
-from shardfix.analysis.evaluation import Evaluation, evaluation, role
+from shardfix.analysis.evaluation import Evaluation, evaluation
 from shardfix.analysis.flow import Flow, follow
 from shardfix.analysis.libraries import library_of
 from shardfix.analysis.model import Evidence, Location, Options, Owner, Role
@@ -21,6 +21,7 @@ from shardfix.analysis.owners import Ownership, ownership
 from shardfix.analysis.processes import distributed_test
 from shardfix.analysis.project import Project
 from shardfix.analysis.regimes import ProgramRegimes
+from shardfix.analysis.roles import Names, ShownRole, origins, role
 from shardfix.analysis.samplers import Arm, arms, describe
 
 Kind = Literal["torch", "subclass", "partial", "foreign"]
@@ -68,16 +69,41 @@ class Site:
     @cached_property
     def arms(self) -> tuple[Arm, ...]:
         """What the sampler may be; empty if none is given."""
-        value = self.arguments.value("sampler")
-        return arms(self.module, value) if value is not None else ()
+        return self._values("sampler")
 
     @cached_property
     def batch_arms(self) -> tuple[Arm, ...]:
         """What the batch sampler may be; empty if none is given."""
-        value = self.arguments.value("batch_sampler")
-        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+        found = self._values("batch_sampler")
+        return () if all(arm.kind == "none" for arm in found) else found
+
+    def _values(self, name: str) -> tuple[Arm, ...]:
+        """What an argument may be; where some ways of a filled dict give it and others do not, None is one of it."""
+        given = [way.get(name) for way in self.arguments.paths]
+        if not any(given):
             return ()
-        return arms(self.module, value)
+        found: dict[ast.expr | None, tuple[Arm, ...]] = {}
+        for argument in given:
+            if argument is not None:
+                found[argument.value] = arms(self.module, argument.value)
+        if None in given:
+            found[None] = (Arm("none", self.call.func, "None"),)
+        return tuple(arm for values in found.values() for arm in values)
+
+    @property
+    def unseen(self) -> str:
+        """What hides the sampler; empty where it is known.
+
+        It is known beside ``*args`` and ``**kw`` too if it is written: another one there raises TypeError, a batch
+        sampler ValueError. Beside a literal ``shuffle=True`` neither may be given.
+        """
+        if not self.arguments.opaque or self.arguments.ways:
+            return ""
+        shuffle = self.arguments.value("shuffle")
+        shuffles = isinstance(shuffle, ast.Constant) and shuffle.value is True
+        if shuffles or (self.kinds and self.kinds != {"none"}) or self.batch_arms:
+            return ""
+        return self.arguments.opaque
 
     @property
     def kinds(self) -> set[str]:
@@ -91,8 +117,8 @@ class Site:
             return f"not seen ({self.module.source.source(self.call.func)})"
         if self.kind != "torch":
             return f"{self.module.source.source(self.call.func)} (its own)"
-        if self.arguments.opaque:
-            return f"not seen ({self.arguments.opaque})"
+        if self.unseen:
+            return f"not seen ({self.unseen})"
         if self.batch_arms:
             return f"batch_sampler={describe(self.batch_arms)}"
         if self.arms:
@@ -157,13 +183,20 @@ class Site:
     @cached_property
     def role(self) -> Role:
         """Train or eval."""
-        shown = self._shown_role()
-        found = settle_role(self.answers.role, shown)
-        if found != shown:
+        found = settle_role(self.answers.role, self.shown_role.role)
+        if found != self.shown_role.role:
             self.heeded.add("role")
         return found
 
-    def _shown_role(self) -> Role:
+    @cached_property
+    def shown_role(self) -> ShownRole:
+        """The role that the source shows, and where it shows none, why."""
+        found = role(self.module, self.call, self._names(), self.flow)
+        if found.role == "unknown" and not found.why and self._shuffles and self.epoch_loops.loops:
+            return ShownRole("train")  # shuffled anew in each epoch: nobody evaluates so
+        return found
+
+    def _names(self) -> Names:
         names: list[str] = []
         if self.target is not None:
             names.append(self.module.source.source(self.target))
@@ -177,15 +210,13 @@ class Site:
         function = self.module.function(self.call)
         if getattr(function, "name", "") in _HOOKS:
             names.append(getattr(function, "name", ""))
+        origin: tuple[str, ...] = ()
         if self.dataset is not None:
             names.append(self.module.source.source(self.dataset))
+            origin = origins(self.module, self.dataset)
         sampler = self.arguments.value("sampler")
-        if isinstance(sampler, (ast.Name, ast.Attribute)):
-            names.append(self.module.source.source(sampler))
-        found = role(self.module, self.call, names, self.flow)
-        if found == "unknown" and self._shuffles and self.epoch_loops.loops:
-            return "train"  # shuffled anew in each epoch: nobody evaluates so
-        return found
+        named = isinstance(sampler, (ast.Name, ast.Attribute))
+        return Names(tuple(names), self.module.source.source(sampler) if sampler is not None and named else "", origin)
 
     @property
     def _shuffles(self) -> bool:

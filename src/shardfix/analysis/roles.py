@@ -1,0 +1,342 @@
+"""Train or eval: decided from all that reads a loader and all that asks for it; where they disagree it is neither."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardfix.analysis.bindings import attribute_key
+from shardfix.analysis.flow import Flow, Use, follow, last_name
+from shardfix.analysis.learning import Does, does, given_to
+from shardfix.analysis.model import Evidence, Role
+from shardfix.analysis.module import Module
+from shardfix.analysis.spoken import role_of_name, words
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEPTH = 3  # how far callers of callers are asked
+# What gives back what it was given, in another form: its result is read in the loader's place.
+_PASSES = frozenset(
+    {"repeat", "cycle", "chain", "from_iterable", "islice", "tqdm", "enumerate", "iter", "zip", "MpDeviceLoader"}
+)
+_AGENTS = {"trainer": "train", "inferencer": "infer", "evaluator": "eval", "tester": "test", "predictor": "predict"}
+_PARTS = frozenset({"split", "subset", "phase"})
+_SETS_UP = frozenset({"setup_dataloaders", "_setup_dataloader"})
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRole:
+    """The role and the lines that show it; for ``unknown``, what stands against what, where something does."""
+
+    role: Role
+    why: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Names:
+    """What is said of a loader where it is built.
+
+    Args:
+        own: what the loader and its dataset are called there, the strongest first.
+        sampler: what its sampler is called.
+        origin: what its dataset is made of, in words.
+    """
+
+    own: tuple[str, ...] = ()
+    sampler: str = ""
+    origin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Reading:
+    use: Use
+    does: Does
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Order:
+    """A call for the loader, and the role in which it asks for it."""
+
+    call: ast.Call
+    role: Role
+
+
+def origins(module: Module, dataset: ast.expr) -> tuple[str, ...]:
+    """What the making of a dataset says of its role: ``load(split="train")``, ``cfg.split = "train"`` before it."""
+    found: list[str] = []
+    for d in module.bindings.reaching(dataset):
+        if d.kind != "assign" or d.value is None:
+            continue
+        for n in ast.walk(d.value):
+            if isinstance(n, ast.Constant) and isinstance(n.value, str):
+                found.append(n.value)
+            elif isinstance(n, ast.keyword) and isinstance(n.value, ast.Constant) and n.arg in ("train", "is_train"):
+                found.append("train" if n.value.value else "eval")
+        function = module.function(d.statement)
+        for n in ast.walk(function) if function is not None else ():
+            told = isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Attribute) and n.targets[0].attr in _PARTS
+            if told and isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant):
+                found.append(str(n.value.value))
+    return tuple(found)
+
+
+def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> ShownRole:
+    """Train or eval, by what all loops over the loader do, by its names, and by what those who call for it say."""
+    own = _first(names.own)
+    readings = [_Reading(u, does(module, u.node, flow.aliases)) for u in _reads(module, flow)]
+    evaluates = [r for r in readings if r.does == "evaluates"]
+    either = [r for r in readings if r.does == "either"]
+    orders = list(_orders(module, construction, flow)) if own == "unknown" else []
+    asked = {o.role for o in orders} - {"unknown"}
+    said: Role = own if own != "unknown" else next(iter(asked)) if len(asked) == 1 else "unknown"
+    # A gradient may be wanted for itself where evaluation is what is said; else what steps is only out of sight.
+    learns = ("trains",) if said == "eval" else ("trains", "gradients")
+    trains = [r for r in readings if r.does in learns]
+    if len(asked) > 1 and (trains or not evaluates or _is_given(module, construction, flow)):
+        return _serves_both(module, construction, orders)
+    if trains and evaluates:
+        if said == "train":
+            return ShownRole("train")  # a pass without gradients beside it reads the same data
+        if said == "unknown" and not _is_given(module, construction, flow):
+            return ShownRole("train")
+        return _against(module, construction, trains[0].use.node, evaluates[0].use.node)
+    if trains:
+        return _unless(module, construction, "train", said, trains[0].use.node)
+    if evaluates:
+        open_order = next((o for o in orders if o.role == "unknown" and not _read_by(module, o.call, evaluates)), None)
+        if said == "unknown" and len(orders) > 1 and open_order is not None:
+            why = f"{_at(module, construction, evaluates[0].use.node)} evaluates; what "
+            why += f"{_at(module, construction, open_order.call)} wants it for is not shown"
+            return ShownRole("unknown", why, (module.evidence(evaluates[0].use.node), module.evidence(open_order.call)))
+        origin = _first(names.origin)
+        if said == "unknown" and origin == "train":
+            said = origin
+        return _unless(module, construction, "eval", said, evaluates[0].use.node)
+    if said != "unknown":
+        return ShownRole(said)
+    if any(r.does == "gradients" for r in readings):
+        return ShownRole("train")
+    if either:
+        line = _at(module, construction, either[0].use.node)
+        return ShownRole(
+            "unknown", f"{line} trains or evaluates as it is asked", (module.evidence(either[0].use.node),)
+        )
+    return ShownRole(_by_the_way(module, construction, names, flow))
+
+
+def _reads(module: Module, flow: Flow) -> list[Use]:
+    """Everything that takes batches of the loader, also of what an iterator or a framework makes of it."""
+    found = flow.of("iterate", "next")
+    seen = {u.node for u in found}
+    for use in flow.of("argument"):
+        for value in _results(module, use):
+            found += [u for u in follow(module, value).of("iterate", "next") if u.node not in seen]
+            seen |= {u.node for u in found}
+    return found
+
+
+def _results(module: Module, use: Use) -> list[ast.expr]:
+    """The expressions that stand for what a call gives back in the loader's place."""
+    call = use.node
+    if not isinstance(call, ast.Call):
+        return []
+    name = last_name(call.func)
+    if name in _PASSES:
+        while True:
+            outer = module.parents.get(call)
+            while isinstance(outer, ast.Starred):
+                outer = module.parents.get(outer)
+            if not (isinstance(outer, ast.Call) and last_name(outer.func) in _PASSES and call is not outer.func):
+                return [call]
+            call = outer
+    if name not in _SETS_UP:
+        return []
+    parent = module.parents.get(call)
+    position = next((i for i, a in enumerate(call.args) if a is use.value), -1)
+    if len(call.args) == 1 or position < 0 or not isinstance(parent, ast.Assign):
+        return [call] if len(call.args) == 1 else []
+    targets = parent.targets[0]
+    if not (isinstance(targets, (ast.Tuple, ast.List)) and position < len(targets.elts)):
+        return []
+    return _readers(module, targets.elts[position])
+
+
+def _readers(module: Module, target: ast.expr) -> list[ast.expr]:
+    key = target.id if isinstance(target, ast.Name) else attribute_key(target)
+    definitions = module.bindings.definitions_at(target, key) if key is not None else ()
+    return [r for d in definitions for r in module.bindings.readers(d)]
+
+
+# -- who asks for it -----------------------------------------------------------------------------------------------
+
+
+def _is_given(module: Module, construction: ast.Call, flow: Flow) -> bool:
+    """Whether a function makes the loader for several callers, each of which gets one of its own."""
+    function = module.function(construction)
+    if not isinstance(function, _FUNCTIONS) or len(module.callers(function)) < 2:
+        return False
+    if function.name == "__init__":
+        return True
+    return any(
+        module.function(a) is function and isinstance(module.statement(a), (ast.Return, ast.Expr)) for a in flow.aliases
+    )
+
+
+def _orders(module: Module, construction: ast.Call, flow: Flow) -> Iterator[_Order]:
+    """The calls that have the loader made, each with the role that its words say."""
+    phases = {r for n in ast.walk(construction) if isinstance(n, ast.Name) for r in _phases(module, n)}
+    if len(phases) > 1:
+        yield from (_Order(construction, r) for r in sorted(phases))
+        return
+    function = module.function(construction)
+    if isinstance(function, _FUNCTIONS):
+        yield from _asked_of(module, function, flow, 0)
+
+
+def _asked_of(
+    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, flow: Flow, depth: int
+) -> Iterator[_Order]:
+    for call in module.callers(function):
+        said = _said_by(module, function, call, flow)
+        if len(said) == 1:
+            yield _Order(call, said.pop())
+            continue
+        if len(said) > 1 and _all_phases(module, call):
+            yield from (_Order(call, r) for r in sorted(said))
+            continue
+        outer = module.function(call)
+        callers = module.callers(outer) if isinstance(outer, _FUNCTIONS) and depth < _DEPTH else []
+        if callers and isinstance(outer, _FUNCTIONS) and not said:
+            yield from _asked_of(module, outer, flow, depth + 1)
+        else:
+            yield _Order(call, "unknown")
+
+
+def _said_by(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call, flow: Flow) -> set[Role]:
+    """The roles that a call's arguments name, or what its result is called."""
+    found: set[Role] = set()
+    for value in given_to(call):
+        if isinstance(value, ast.Constant) and isinstance(value.value, bool):
+            parameter = module.parameter_of(function, call, value)
+            said = role_of_name(parameter.arg if parameter is not None else "")
+            if said != "unknown":
+                found.add(said if value.value else "eval" if said == "train" else "train")
+        elif isinstance(value, ast.Constant) and isinstance(value.value, str):
+            found.add(role_of_name(value.value))
+        elif isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
+            found.add(role_of_name(module.source.source(value)))
+            found |= _phases(module, value)
+    found.discard("unknown")
+    if not found:
+        found = {r for r in map(role_of_name, _results_names(module, call, flow)) if r != "unknown"}
+    return found
+
+
+def _results_names(module: Module, call: ast.Call, flow: Flow) -> Iterator[str]:
+    """What the result of a call is called: by assignment, as an argument, or by the function that returns it."""
+    node: ast.AST = call
+    parent = module.parents[node]
+    while isinstance(parent, (ast.IfExp, ast.Await, ast.BoolOp)):
+        node, parent = parent, module.parents[parent]
+    if isinstance(parent, ast.Assign):
+        for target in parent.targets:
+            elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+            for element in elements:
+                if len(elements) == 1 or any(r in flow.aliases for r in _readers(module, element)):
+                    yield module.source.source(element)
+    elif isinstance(parent, ast.keyword) and parent.arg:
+        yield parent.arg
+    elif isinstance(parent, ast.Dict):
+        keys = [k for k, v in zip(parent.keys, parent.values, strict=True) if v is node]
+        yield from (k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str))
+    function = module.function(call)
+    if isinstance(function, _FUNCTIONS) and function.name.endswith(("dataloader", "_loader")):
+        yield function.name
+
+
+def _phases(module: Module, node: ast.expr) -> set[Role]:
+    """The roles that the values of a loop's name say: ``for x in ["train", "val"]``."""
+    found: set[Role] = set()
+    for n in ast.walk(node):
+        for d in module.bindings.reaching(n) if isinstance(n, ast.Name) else ():
+            if d.kind == "loop" and isinstance(d.value, (ast.List, ast.Tuple)):
+                found |= {
+                    role_of_name(e.value)
+                    for e in d.value.elts
+                    if isinstance(e, ast.Constant) and isinstance(e.value, str)
+                }
+    return found - {"unknown"}
+
+
+def _all_phases(module: Module, call: ast.Call) -> bool:
+    return any(len(_phases(module, value)) > 1 for value in given_to(call))
+
+
+def _read_by(module: Module, call: ast.Call, readings: Sequence[_Reading]) -> bool:
+    """Whether the loader made for a call is seen to be read by one of the loops."""
+    if any(call in r.use.via or call in r.use.calls for r in readings):
+        return True
+    nodes = {r.use.node for r in readings}
+    return any(u.node in nodes for u in follow(module, call).of("iterate", "next"))
+
+
+# -- what is said of them --------------------------------------------------------------------------------------------
+
+
+def _first(names: Sequence[str]) -> Role:
+    return next((r for r in map(role_of_name, names) if r != "unknown"), "unknown")
+
+
+def _at(module: Module, construction: ast.Call, node: ast.AST) -> str:
+    place = module.location(node if hasattr(node, "lineno") else module.parents[node])
+    return f"line {place.line}" if place.path == module.location(construction).path else f"{place.path}:{place.line}"
+
+
+def _shows(module: Module, *nodes: ast.AST) -> tuple[Evidence, ...]:
+    return tuple(module.evidence(n if hasattr(n, "lineno") else module.parents[n]) for n in nodes)
+
+
+def _serves_both(module: Module, construction: ast.Call, orders: Sequence[_Order]) -> ShownRole:
+    train, evaluation = (next(o.call for o in orders if o.role == r) for r in ("train", "eval"))
+    return _against(module, construction, train, evaluation)
+
+
+def _against(module: Module, construction: ast.Call, train: ast.AST, evaluation: ast.AST) -> ShownRole:
+    at, other = _at(module, construction, train), _at(module, construction, evaluation)
+    if at == other:
+        return ShownRole("unknown", f"it serves training and evaluation in {at}", _shows(module, train))
+    why = f"it serves training in {at} and evaluation in {other}"
+    return ShownRole("unknown", why, _shows(module, train, evaluation))
+
+
+def _unless(module: Module, construction: ast.Call, found: Role, said: Role, loop: ast.AST) -> ShownRole:
+    """What the loops do, unless something else is said."""
+    if said in ("unknown", found):
+        return ShownRole(found)
+    words = {"train": "training", "eval": "evaluation"}
+    does_ = {"train": "updates a model", "eval": "computes no gradients"}
+    why = f"it is named for {words[said]}, and {_at(module, construction, loop)} {does_[found]}"
+    return ShownRole("unknown", why, _shows(module, loop))
+
+
+def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Role:
+    """What nothing but a name near by says: of the sampler, of the function that reads or builds it, of what it is
+    handed to, of the file."""
+    found = role_of_name(names.sampler)
+    readers = [getattr(module.function(u.node), "name", "") for u in flow.of("iterate")]
+    builder = getattr(module.function(construction), "name", "")
+    takers = [last_name(u.node.func) for u in flow.of("handed", "argument") if isinstance(u.node, ast.Call)]
+    takers += [_AGENTS.get(w, "") for name in takers for w in words(name)]
+    if found == "unknown":
+        found = _first((*readers, builder))
+    if found == "unknown":
+        taken = {r for r in map(role_of_name, takers) if r != "unknown"}
+        found = taken.pop() if len(taken) == 1 else _first(names.origin)
+    if found == "unknown":
+        file = module.home(construction).path.rpartition("/")[2]
+        found = "eval" if file.startswith(("eval", "infer", "predict", "test_")) else "unknown"
+    return found
+
+
+__all__ = ["Names", "ShownRole", "role"]
