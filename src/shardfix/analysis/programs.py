@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shardfix.analysis.bindings import Definition
 from shardfix.analysis.model import Launch
 from shardfix.analysis.module import Module
 from shardfix.analysis.project import Project
 
 _TESTS = frozenset({"tests", "test", "testing"})
 _REGISTERING = ("register", "command", "group")  # decorators through which a function is run by its name
+_NAMING = frozenset({"import", "function", "class", "assign"})
 _LOADS_BY_NAME = frozenset({"importlib.import_module", "builtins.__import__"})
 # What these do inside is not what a program does that uses them: the use itself is what counts.
 _FRAMEWORKS = (
@@ -171,6 +173,7 @@ class _Graph:
         self.of_node: dict[ast.AST, int] = {}
         self.bodies: dict[str, int] = {}
         self.mains: dict[str, int] = {}
+        self._known: dict[tuple[str, frozenset[Definition], str, bool], set[int]] = {}
         self._offers: dict[str, set[int]] = {}
         self.defined: dict[str, dict[str, int]] = {}  # by path, then by name: functions, classes and variables
         for module in project.modules.values():
@@ -277,17 +280,31 @@ class _Graph:
         chain = [node]
         while isinstance(chain[-1], ast.Attribute):
             chain.append(chain[-1].value)
-        root = chain[-1]
+        definitions = module.bindings.reaching(chain[-1])
+        if not definitions and not module.bindings.star_modules:
+            return set()
+        if definitions and not any(d.kind in _NAMING for d in definitions):
+            return set()
+        parent = module.parents.get(node)
+        handed_on = isinstance(parent, ast.Call) and node is not parent.func  # getattr(models, name)
+        written = ".".join([p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "") for p in chain])
+        key = (module.path, definitions, written, handed_on)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._resolved(chain, definitions, module, handed_on)
+        return known
+
+    def _resolved(
+        self, chain: list[ast.expr], definitions: frozenset[Definition], module: Module, whole: bool
+    ) -> set[int]:
         found: set[int] = set()
-        for d in module.bindings.reaching(root):
+        for d in definitions:
             if d.scope is module.tree and d.kind in ("function", "class", "assign"):
                 own = self.defined[module.path].get(d.key)
                 if own is not None:
                     found.add(own)
-        if found or not module.qualify(root):
+        if found or not module.qualify(chain[-1]):
             return found
-        parent = module.parents.get(node)
-        whole = isinstance(parent, ast.Call) and node is not parent.func  # getattr(models, name)
         for part in chain:
             for qualified in module.qualify(part):
                 found |= self._definitions(qualified, module, whole)
