@@ -181,7 +181,7 @@ def _started(words: list[str]) -> tuple[str, bool, bool] | None:
             option = False
         elif _PYTHON.match(word):
             running, option = True, False
-        elif not running:
+        elif not running or not word:  # a word of CMD ["python", "train.py"]
             continue
         elif word in ("-m", "--module") and at < len(words):
             module = words[at]
