@@ -65,6 +65,7 @@ def test_a_program_reaches_what_its_code_refers_to(main: str) -> None:
         pytest.param("import lib\nprint()\n", id="imported only"),
         pytest.param("from lib import other\nother()\n", id="another function"),
         pytest.param("import lib\ndef f(x: lib.work):\n    pass\nf(1)\n", id="an annotation"),
+        pytest.param("import lib\nx: lib.work = print()\n", id="an annotation of a variable"),
         pytest.param("import lib\nprint(isinstance(1, lib.Base))\n", id="a test of its type"),
     ],
 )
