@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardfix.codemods._receivers import receiver
+from shardfix.codemods._receivers import bound_within, receiver
 
 from shardfix.analysis.bindings import attribute_key
 from shardfix.analysis.counters import counted_up
@@ -94,6 +94,9 @@ def tell_in(site: Site, loop: EpochLoop, sampler: Sampler) -> list[Edit] | Untol
         return Untold("SHD910")
     found = receiver(site, loop, sampler.variable, sampler_is_new=sampler.is_new)
     if found is None:
+        beside = _before_batches(site, loop, sampler, counter)
+        if beside is not None:
+            return [*renamed, *beside]
         where = f"line {loop.loop.lineno}" if home is site.module else f"{home.path}:{loop.loop.lineno}"
         return Untold("SHD909", f"the epoch loop in {where} is seen, but no name at its start for this sampler")
     lines = _lines(site, found.source, sampler, loop.loop, counter, found.sure, found.asked)
@@ -102,6 +105,33 @@ def tell_in(site: Site, loop: EpochLoop, sampler: Sampler) -> list[Edit] | Untol
     told, imports = lines
     span = home.source.span(loop.loop)
     return [*imports, *renamed, InsertStatements(home.path, span, "body", told)]
+
+
+def _before_batches(site: Site, loop: EpochLoop, sampler: Sampler, counter: str) -> list[Edit] | None:
+    """The edits that tell the epoch right before the batches are read, where what is read gets its name in the epoch
+    loop: whatever it is then, it is asked what its sampler is."""
+    home, batches = site.module.home(loop.loop), loop.use.node
+    if loop.inside is not batches or not isinstance(batches, ast.For) or site.batch_arms:
+        return None
+    named = [n for n in ast.walk(batches.iter) if n in site.flow.aliases and isinstance(n, ast.expr)]
+    spelled = _spelled(site, sampler.class_name, batches)
+    if len(named) != 1 or not _repeatable(named[0]) or spelled is None:
+        return None
+    if not isinstance(named[0], ast.Subscript) and not bound_within(site.module, named[0], loop):
+        return None  # it stands at the loop's start too, and may be something else on some path
+    source = home.source.source(named[0])
+    lines = (
+        f'if isinstance(getattr({source}, "sampler", None), {spelled[0]}):',
+        f"    {source}.sampler.set_epoch({counter})",
+    )
+    return [*spelled[1], InsertStatements(home.path, home.source.span(batches), "before", lines)]
+
+
+def _repeatable(node: ast.expr) -> bool:
+    """Whether an expression is a name, or an attribute or item of one, which is the same when it is read again."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, (ast.Constant, ast.Name)) and _repeatable(node.value)
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _repeatable(node.value))
 
 
 def _lines(

@@ -128,13 +128,13 @@ def _alias(site: Site, loop: EpochLoop) -> str | None:
         if not isinstance(alias, (ast.Name, ast.Attribute)) or module.function(alias) is not there:
             continue
         around = list(module.around(alias))
-        if loop.loop in around and isinstance(alias.ctx, ast.Load) and not _bound_within(module, alias, loop):
+        if loop.loop in around and isinstance(alias.ctx, ast.Load) and not bound_within(module, alias, loop):
             near = loop.inside in around or alias is loop.use.value
             found.append((not near, alias.lineno, module.source.source(alias)))
     return min(found)[2] if found else None
 
 
-def _bound_within(module: Module, alias: ast.expr, loop: EpochLoop) -> bool:
+def bound_within(module: Module, alias: ast.expr, loop: EpochLoop) -> bool:
     """Whether a name gets its value inside a loop, so that it has none, or an old one, at the loop's start."""
     root: ast.expr = alias
     definitions = set(module.bindings.reaching(alias))

@@ -78,12 +78,46 @@ def test_a_loader_that_is_told_nothing(text: str, expected: list[str]) -> None:
 def test_a_loop_whose_sampler_has_no_name_there_is_said_to_be_seen() -> None:
     text = (
         GROUP
-        + "def make():\n    return {'train': DataLoader(train_set, shuffle=True)}\nloaders = make()\n"
-        + "for epoch in range(3):\n    for phase in phases:\n        loader = loaders[phase]\n"
-        + "        for b in loader:\n            b.backward()\n"
+        + "class T:\n    def __init__(self, ds):\n        if ds:\n"
+        + "            self.loader = DataLoader(ds, sampler=DistributedSampler(ds))\n"
+        + "    def run(self):\n        for b in self.loader:\n            b.backward()\n"
+        + "    def fit(self):\n        for epoch in range(3):\n            self.run()\n"
     )
     (finding,) = planned(text).reports[0].findings
-    assert finding.message == "the epoch loop in line 7 is seen, but no name at its start for this sampler"
+    assert finding.message == "the epoch loop in line 12 is seen, but no name at its start for this sampler"
+
+
+@pytest.mark.parametrize(
+    ("loaders", "loop", "read"),
+    [
+        pytest.param(
+            "loaders = {'train': DataLoader(d, sampler=DistributedSampler(d))}\n",
+            "    for phase in phases:\n        loader = loaders[phase]\n",
+            "loader",
+            id="an item by a key that varies",
+        ),
+        pytest.param(
+            "loaders = [DataLoader(x, sampler=DistributedSampler(x)) for x in sets]\n",
+            "    for loader in loaders:\n",
+            "loader",
+            id="each of a list",
+        ),
+        pytest.param(
+            "loaders = {'train': DataLoader(d, sampler=DistributedSampler(d))}\n",
+            "    for part in parts:\n",
+            "loaders['train']",
+            id="an item by its key",
+        ),
+    ],
+)
+def test_what_gets_its_name_in_the_loop_is_told_before_its_batches(loaders: str, loop: str, read: str) -> None:
+    text = GROUP + loaders + "for epoch in range(3):\n" + loop
+    batches = f"        for b in {read}:\n            b.backward()\n"
+    told = (
+        f'        if isinstance(getattr({read}, "sampler", None), DistributedSampler):\n'
+        f"            {read}.sampler.set_epoch(epoch)\n"
+    )
+    assert edited(text + batches) == text + told + batches
 
 
 def test_a_deleted_sampler_is_reached_by_its_loader() -> None:
