@@ -18,6 +18,7 @@ from shardfix.analysis.regimes import ProgramRegimes, program_regimes
 from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.codemods import RULES
 from shardfix.codemods._findings import refuse
+from shardfix.codemods._sharding import split_by_hand
 from shardfix.codemods.add_sanitizer import extend, standing
 from shardfix.result import Problem, Suppression
 
@@ -333,10 +334,11 @@ def _refusal(site: Site, code: str, note: str = "") -> Finding:
 def _without_role(site: Site) -> Finding:
     """The refusal of a loader that nobody shards and whose role is not shown."""
     shown = site.shown_role
-    if shown.why.startswith("it serves"):
-        note = f"{shown.why}; unsharded, training reads everything on each rank"
-        return refuse(site, "SHD916", note=note, evidence=(*shown.evidence, *site.owner_evidence))
-    return refuse(site, "SHD916", note=shown.why, evidence=(*shown.evidence, *site.owner_evidence))
+    note = shown.why
+    plain = site.kinds <= {"none"} and not site.batch_arms and split_by_hand(site) is None
+    if note.startswith("it serves") and plain:
+        note += "; as it is, training reads everything on each rank"
+    return refuse(site, "SHD916", note=note, evidence=(*shown.evidence, *site.owner_evidence))
 
 
 def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
@@ -360,7 +362,7 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
     if site.kind in ("subclass", "partial"):
         if site.owner == "single":
             return "right", "one process reads everything", []
-        return "refused", REFUSALS["SHD919"].title, [_refusal(site, "SHD919")]
+        return "refused", REFUSALS["SHD919"].title, [_refusal(site, "SHD919", site.deviates)]
     if site.owner == "unknown":
         return "refused", site.ownership.missing, [_refusal(site, "SHD901", site.ownership.missing)]
     if site.unseen and site.owner != "single":

@@ -87,18 +87,19 @@ def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Sh
     readings = [_Reading(u, does(module, u.node, flow.aliases)) for u in _reads(module, flow)]
     evaluates = [r for r in readings if r.does == "evaluates"]
     either = [r for r in readings if r.does == "either"]
-    orders = list(_orders(module, construction, flow)) if own == "unknown" else []
+    given = _is_given(module, construction, flow)
+    orders = list(_orders(module, construction, flow)) if own == "unknown" and given else []
     asked = {o.role for o in orders} - {"unknown"}
-    said: Role = own if own != "unknown" else next(iter(asked)) if len(asked) == 1 else "unknown"
+    if len(asked) > 1:
+        return _serves_both(module, construction, orders)
+    said: Role = own if own != "unknown" else asked.pop() if asked else "unknown"
     # A gradient may be wanted for itself where evaluation is what is said; else what steps is only out of sight.
     learns = ("trains",) if said == "eval" else ("trains", "gradients")
     trains = [r for r in readings if r.does in learns]
-    if len(asked) > 1 and (trains or not evaluates or _is_given(module, construction, flow)):
-        return _serves_both(module, construction, orders)
     if trains and evaluates:
         if said == "train":
             return ShownRole("train")  # a pass without gradients beside it reads the same data
-        if said == "unknown" and not _is_given(module, construction, flow):
+        if said == "unknown" and len(orders) < 2:
             return ShownRole("train")
         return _against(module, construction, trains[0].use.node, evaluates[0].use.node)
     if trains:
@@ -172,15 +173,17 @@ def _readers(module: Module, target: ast.expr) -> list[ast.expr]:
 
 
 def _is_given(module: Module, construction: ast.Call, flow: Flow) -> bool:
-    """Whether a function makes the loader for several callers, each of which gets one of its own."""
+    """Whether a function makes the loader for its callers, each of which gets one of its own, or a loop for each of its
+    values."""
     function = module.function(construction)
-    if not isinstance(function, _FUNCTIONS) or len(module.callers(function)) < 2:
+    if any(_phases(module, n) for n in ast.walk(construction) if isinstance(n, ast.Name)):
+        return True
+    if not isinstance(function, _FUNCTIONS) or not module.callers(function):
         return False
     if function.name == "__init__":
-        return True
-    return any(
-        module.function(a) is function and isinstance(module.statement(a), (ast.Return, ast.Expr)) for a in flow.aliases
-    )
+        return not any(module.function(u.node) is function for u in flow.of("iterate", "next"))
+    leaves = (ast.Return, ast.Expr)  # Expr: a yield
+    return any(module.function(a) is function and isinstance(module.statement(a), leaves) for a in flow.aliases)
 
 
 def _orders(module: Module, construction: ast.Call, flow: Flow) -> Iterator[_Order]:
@@ -219,9 +222,11 @@ def _said_by(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, c
     for value in given_to(call):
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):
             parameter = module.parameter_of(function, call, value)
-            said = role_of_name(parameter.arg if parameter is not None else "")
-            if said != "unknown":
-                found.add(said if value.value else "eval" if said == "train" else "train")
+            name = parameter.arg if parameter is not None else ""
+            if value.value:
+                found.add(role_of_name(name))
+            elif words(name) & {"train", "training", "eval", "evaluate", "evaluation"}:
+                found.add("eval" if role_of_name(name) == "train" else "train")
         elif isinstance(value, ast.Constant) and isinstance(value.value, str):
             found.add(role_of_name(value.value))
         elif isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -288,6 +293,12 @@ def _first(names: Sequence[str]) -> Role:
     return next((r for r in map(role_of_name, names) if r != "unknown"), "unknown")
 
 
+def _agreed(names: Sequence[str]) -> Role:
+    """The role that all names say which say one."""
+    found = {r for r in map(role_of_name, names) if r != "unknown"}
+    return found.pop() if len(found) == 1 else "unknown"
+
+
 def _at(module: Module, construction: ast.Call, node: ast.AST) -> str:
     place = module.location(node if hasattr(node, "lineno") else module.parents[node])
     return f"line {place.line}" if place.path == module.location(construction).path else f"{place.path}:{place.line}"
@@ -328,11 +339,8 @@ def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow
     builder = getattr(module.function(construction), "name", "")
     takers = [last_name(u.node.func) for u in flow.of("handed", "argument") if isinstance(u.node, ast.Call)]
     takers += [_AGENTS.get(w, "") for name in takers for w in words(name)]
-    if found == "unknown":
-        found = _first((*readers, builder))
-    if found == "unknown":
-        taken = {r for r in map(role_of_name, takers) if r != "unknown"}
-        found = taken.pop() if len(taken) == 1 else _first(names.origin)
+    for said in (readers, [builder], takers, names.origin):
+        found = _agreed(said) if found == "unknown" else found
     if found == "unknown":
         file = module.home(construction).path.rpartition("/")[2]
         found = "eval" if file.startswith(("eval", "infer", "predict", "test_")) else "unknown"
