@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from shardfix.codemods._sharding import is_streaming
 
 from shardfix.analysis.accumulation import accumulated
+from shardfix.analysis.caches import cache_by_step
 from shardfix.analysis.datasets import rank_in
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.generators import seeds_alike, unsynchronised
@@ -316,6 +317,22 @@ def _schedules(site: Site) -> Iterator[Finding]:
             return
 
 
+def _cached(site: Site) -> Iterator[Finding]:
+    """What is kept of a pass over the raw loader by its batch's number, which a rank's share numbers otherwise."""
+    cache = cache_by_step(site.module, site.flow)
+    if cache is None:
+        return
+    yield Finding(
+        "SHD717",
+        site.location,
+        f"{cache.name} is filled from the whole loader in line {cache.filled.location.line} and read by the prepared "
+        f"loader's step in line {cache.read.location.line}: step k of a rank is another batch than the k-th that was "
+        "kept, and all ranks read the first 1/W of what was kept, the rest never",
+        (cache.filled, cache.read, *site.owner_evidence),
+        "keep what is computed by the sample's own index, which the dataset gives with each sample",
+    )
+
+
 def _ddp_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
     if any(a.kind == "distributed" for a in site.arms):
@@ -401,6 +418,8 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     for site in sites:
         if site.kind != "torch":
             continue
+        if site.owner in ("accelerate", "unknown"):
+            findings.extend((site.location, f) for f in _cached(site))
         if site.owner == "accelerate":
             findings.extend((site.location, f) for f in _prepared_hazards(site))
         elif site.owner == "ddp":
@@ -446,6 +465,7 @@ RULE = Rule(
         "SHD714": "dispatched batches of different widths",
         "SHD715": "data split by rank and sharded again",
         "SHD716": "prepared loader read by the main process only",
+        "SHD717": "results kept by step from before prepare()",
     },
     tier="report",
     why=(
@@ -490,6 +510,21 @@ RULE = Rule(
             "for batch in val_loader:\n"
             "    preds += accelerator.gather(batch).tolist()\n",
             code="SHD707",
+        ),
+        Example(
+            "what the whole loader gave at a step is not what a rank's share gives there",
+            _ACC + "import torch\n"
+            "\n"
+            "loader = DataLoader(list(range(16)), batch_size=2)\n"
+            "kept = []\n"
+            "with torch.no_grad():\n"
+            "    for batch in loader:\n"
+            "        kept.append(batch * 2)\n"
+            "loader = accelerator.prepare(loader)\n"
+            "weight = torch.ones(1, requires_grad=True)\n"
+            "for step, batch in enumerate(loader):\n"
+            "    accelerator.backward((weight * kept[step] - batch).sum())\n",
+            code="SHD717",
         ),
         Example(
             "a batch size of None can't be prepared",

@@ -247,3 +247,19 @@ def test_a_seed_that_differs_by_rank_is_told_and_the_epoch_is_not(rank: str, wor
     text += "        b.backward()\n"
     assert codes(text) == [["SHD704"]]
     assert codes(text.replace(f"7 + {rank}", "7")) == [["SHD401"]]
+
+
+@pytest.mark.parametrize(
+    ("keeps", "reads", "hazard"),
+    [
+        pytest.param("kept.append(b)", "kept[step]", True, id="appended, read by step"),
+        pytest.param("kept.append(b)", "kept[index]", False, id="read by the sample's index"),
+        pytest.param("kept.append(b)", "other[step]", False, id="another list"),
+        pytest.param("b.sum()", "kept[step]", False, id="nothing kept"),
+    ],
+)
+@pytest.mark.parametrize("prepare", ["loader = accelerator.prepare(loader)\n", ""])
+def test_what_is_kept_by_step_of_a_pass_before_prepare(keeps: str, reads: str, hazard: bool, prepare: str) -> None:
+    text = ACC + f"kept = []\nloader = DataLoader(ds)\nwith torch.no_grad():\n    for b in loader:\n        {keeps}\n"
+    text += prepare + f"for step, (b, index) in enumerate(loader):\n    accelerator.backward(model({reads}))\n"
+    assert any(f.code == "SHD717" for r in planned(text).reports for f in r.findings) is (hazard and bool(prepare))
