@@ -10,6 +10,7 @@ from shardfix.codemods._sharding import is_streaming
 from shardfix.analysis.accumulation import accumulated
 from shardfix.analysis.caches import cache_by_step
 from shardfix.analysis.datasets import rank_in
+from shardfix.analysis.evaluation import gathers_itself
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.generators import seeds_alike, unsynchronised
 from shardfix.analysis.groups import group_at
@@ -229,7 +230,7 @@ def _not_gathered(site: Site) -> Iterator[Finding]:
         for sum_ in accumulated(use.node):
             parent = module.parents[sum_.target]
             method = parent.attr if isinstance(parent, ast.Attribute) else ""
-            if isinstance(sum_.added, ast.Constant) or method == "update" or _gathers_itself(module, sum_.target):
+            if isinstance(sum_.added, ast.Constant) or method == "update" or gathers_itself(module, sum_.target):
                 continue
             if site.answered("metric", "reduced", "exact"):
                 return
@@ -242,17 +243,6 @@ def _not_gathered(site: Site) -> Iterator[Finding]:
                 "gather_for_metrics() what goes into the metric, or reduce its sums and counts",
             )
             return
-
-
-def _gathers_itself(module: Module, target: ast.expr) -> bool:
-    """A metric that torchmetrics makes, or that is told the number of processes, combines the ranks' parts."""
-    for d in module.bindings.reaching(target):
-        if isinstance(d.value, ast.Call):
-            if any(q.startswith("torchmetrics.") for q in module.callee(d.value)):
-                return True
-            if any(k.arg in ("num_process", "process_id") for k in d.value.keywords):
-                return True
-    return False
 
 
 def _gathered(site: Site) -> Iterator[Finding]:

@@ -154,3 +154,79 @@ def test_results_written_in_the_loader_s_order_are_seen() -> None:
     found = site(HEAD + LOADER + 'for b in val_loader:\n    out.write(f"{model(b)}")\n').evaluation.positional
     assert found is not None
     assert found.location.line == 6
+
+
+MAIN = HEAD + "from engine import evaluate\ndist.init_process_group()\nval_loader = DataLoader(val_set)\n"
+ENGINE = "import torch\nimport utils\n@torch.no_grad()\ndef evaluate(loader):\n    for b in loader:\n        n += b\n"
+UTILS = (
+    "import torch.distributed as dist\ndef total(n):\n    dist.all_reduce(n)\n"
+    "class Meter:\n    def update(self, n):\n        self.n += n\n"
+    "    def value(self):\n        dist.all_reduce(self.n)\n        return self.n\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("engine", "main", "line"),
+    [
+        pytest.param("    utils.total(n)\n", "evaluate(val_loader)\n", "utils.py:3:5", id="a function of a third file"),
+        pytest.param(
+            "    meter = utils.Meter()\n    return meter.value()\n",
+            "evaluate(val_loader)\n",
+            "utils.py:8:9",
+            id="a meter",
+        ),
+        pytest.param(
+            "    return n\n", "n = evaluate(val_loader)\ndist.all_reduce(n)\n", "train.py:8:1", id="the caller"
+        ),
+        pytest.param(
+            "    return n\n",
+            "import utils\nn = evaluate(val_loader)\nutils.total(n)\n",
+            "utils.py:3:5",
+            id="a function that the caller gives the result",
+        ),
+        pytest.param(
+            "    return n\n", "import utils\nevaluate(val_loader)\nutils.total(loss)\n", "", id="given something else"
+        ),
+        pytest.param(
+            "    import torchmetrics\n    m = torchmetrics.Accuracy().to(0)\n    return m.compute()\n",
+            "evaluate(val_loader)\n",
+            "engine.py:9:12",
+            id="a metric of torchmetrics",
+        ),
+        pytest.param(
+            "    import torchmetrics\n    m = torchmetrics.Accuracy(sync_on_compute=False)\n    return m.compute()\n",
+            "evaluate(val_loader)\n",
+            "",
+            id="one that is told not to",
+        ),
+        pytest.param(
+            "    import evaluate as e\n    m = e.load('accuracy')\n    return m.compute()\n",
+            "evaluate(val_loader)\n",
+            "",
+            id="a metric of evaluate sees one process",
+        ),
+        pytest.param(
+            "    import evaluate as e\n    m = e.load('f1', num_process=2, process_id=r)\n    return m.compute()\n",
+            "evaluate(val_loader)\n",
+            "engine.py:9:12",
+            id="one that is told of all",
+        ),
+    ],
+)
+def test_a_metric_is_reduced_in_whatever_file(engine: str, main: str, line: str) -> None:
+    found = site({"train.py": MAIN + main, "engine.py": ENGINE + engine, "utils.py": UTILS}).evaluation.reduction
+    assert str(found.location if found else "") == line
+
+
+@pytest.mark.parametrize(
+    ("main", "guarded", "sometimes"),
+    [
+        ("if dist.get_rank() == 0:\n    evaluate(val_loader)\n", True, False),
+        ("if dist.get_rank() == 0:\n    evaluate(val_loader)\nevaluate(val_loader)\n", False, True),
+        ("if dist.get_rank() == 0:\n    evaluate(other)\nevaluate(val_loader)\n", False, False),
+        ("def run():\n    evaluate(val_loader)\nif is_main_process():\n    run()\n", True, False),
+    ],
+)
+def test_a_guard_in_the_file_that_evaluates_counts(main: str, guarded: bool, sometimes: bool) -> None:
+    found = site({"train.py": MAIN + main, "engine.py": ENGINE}).evaluation
+    assert (found.guard is not None, found.sometimes is not None) == (guarded, sometimes)

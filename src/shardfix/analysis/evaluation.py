@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardfix.analysis.accumulation import arguments_of, mentions
 from shardfix.analysis.exactness import exact
 from shardfix.analysis.flow import Flow, Use, last_name
 from shardfix.analysis.learning import evaluates
@@ -90,7 +91,7 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
         reasons.append(exact(module, function, mine, flow, dataset))
     why = reasons[0] if reasons and all(r is not None for r in reasons) else None
     positional = next((e for e in (_positional(module, loop) for loop in loops) if e is not None), None)
-    gathers = next((e for e in (_gathers(module, f) for f in functions) if e is not None), None)
+    gathers = next((e for e in (_gathered(module, f) for f in functions) if e is not None), None)
     return Evaluation(guard, reduction, why, positional, tuple(functions), gathers, sometimes)
 
 
@@ -111,23 +112,38 @@ def _guards(module: Module, flow: Flow, uses: Sequence[Use]) -> tuple[Evidence |
     return (first, None) if len(found) == len(guards) else (None, first)
 
 
-def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast.AST | None = None) -> Evidence | None:
-    """A call in a function, or in a project function it calls, that combines values across ranks."""
+def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast.Call | None = None) -> Evidence | None:
+    """A call in a function, or in a project function it calls, that combines values across ranks.
+
+    Args:
+        after: the call whose result is to be combined: what stands before it is not asked, and only what is given its
+            result is looked into.
+    """
     line = getattr(after, "lineno", 0)
     body: list[ast.stmt] = getattr(function, "body", [])
     if not isinstance(body, list):
         return None
+    results = _bound_by(module, after) if after is not None else set()
     for node in _calls_in(body):
         if getattr(node, "lineno", 0) < line:
             continue
         if is_reduction(module, node):
             return module.evidence(node)
+        if after is not None and not any(mentions(a, results) for a in arguments_of(node)):
+            continue
         inner = module.called_function(node)
-        if inner is not None and inner is not function and depth < 3 and after is None:
+        if inner is not None and inner is not function and depth < 3:
             found = find_reduction(module, inner, depth + 1)
             if found is not None:
                 return found
     return None
+
+
+def _bound_by(module: Module, call: ast.Call) -> set[str]:
+    """The names that the statement of a call gives to its result."""
+    statement = module.statement(call)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return {ast.unparse(n) for t in targets for n in ast.walk(t) if isinstance(n, (ast.Name, ast.Attribute))}
 
 
 def is_reduction(module: Module, call: ast.Call) -> bool:
@@ -139,7 +155,32 @@ def is_reduction(module: Module, call: ast.Call) -> bool:
         if any(q.startswith("torch.distributed.") for q in module.callee(call)):
             return True
         return isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value)
-    return False
+    return name == "compute" and isinstance(call.func, ast.Attribute) and gathers_itself(module, call.func.value)
+
+
+def gathers_itself(module: Module, metric: ast.expr) -> bool:
+    """Whether a metric object combines the ranks' parts by itself: one that torchmetrics makes, unless it is told not
+    to, or one of ``evaluate`` that is told the number of processes."""
+    definitions = list(module.bindings.reaching(metric))
+    cls = module.class_of(metric)
+    if not definitions and isinstance(metric, ast.Attribute) and cls is not None:
+        definitions = module.attribute_values(cls, metric.attr)
+    made = [d.value for d in definitions if isinstance(d.value, ast.Call)]
+    return any(_gathers(module, call) for call in made)
+
+
+def _gathers(module: Module, call: ast.Call) -> bool:
+    while (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("to", "cuda")
+        and isinstance(call.func.value, ast.Call)
+    ):
+        call = call.func.value
+    told = {k.arg: k.value for k in call.keywords}
+    if any(q.startswith("torchmetrics.") for q in module.callee(call)):
+        alone = told.get("sync_on_compute")
+        return not (isinstance(alone, ast.Constant) and alone.value is False)
+    return "num_process" in told
 
 
 def _calls_in(body: list[ast.stmt]) -> list[ast.Call]:
@@ -155,7 +196,7 @@ def _calls_in(body: list[ast.stmt]) -> list[ast.Call]:
     return found
 
 
-def _gathers(module: Module, function: ast.AST) -> Evidence | None:
+def _gathered(module: Module, function: ast.AST) -> Evidence | None:
     """A gather through the Accelerator."""
     body: list[ast.stmt] = getattr(function, "body", [])
     for call in _calls_in(body if isinstance(body, list) else []):
@@ -174,4 +215,4 @@ def _positional(module: Module, loop: ast.AST) -> Evidence | None:
     return None
 
 
-__all__ = ["Evaluation", "evaluates", "evaluation", "find_reduction", "is_reduction"]
+__all__ = ["Evaluation", "evaluates", "evaluation", "find_reduction", "gathers_itself", "is_reduction"]
