@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from shardfix.codemods._entries import dropped, fed_by, given
 from shardfix.codemods._findings import refuse
 from shardfix.codemods.insert_set_epoch import Untold, is_read_once, tell_epoch
 
@@ -151,10 +152,11 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
     if split is not None:
         return refuse(site, "SHD917", evidence=(split,))
     dataset = site.dataset
-    if dataset is None or any(
-        a.from_dict for a in site.arguments.bound.values() if a.name in ("shuffle", "sampler", "dataset")
-    ):
+    if dataset is None or site.arguments.bound["dataset"].from_dict:
         return refuse(site, "SHD903")
+    hidden = _held_elsewhere(site, shuffle)
+    if hidden:
+        return refuse(site, "SHD903", note=hidden)
     if "generator" in site.arguments.bound and not site.options.unsafe:
         return refuse(site, "SHD914")
     arm = next((a for a in site.arms if a.kind != "none"), None)
@@ -223,6 +225,23 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
     return edits
 
 
+def _held_elsewhere(site: Site, shuffle: str) -> str:
+    """Why ``sampler`` or ``shuffle`` can't be edited in the dict that holds it; empty if it can, or none does."""
+    for name in ("sampler", "shuffle"):
+        argument = site.arguments.bound.get(name)
+        if argument is None or argument.holder is None:
+            continue
+        calls = fed_by(site, argument.holder)
+        if calls is None:
+            return "the dict that holds them also goes elsewhere"
+        other = next((c for c in calls if c is not site.call), None)
+        if other is not None:
+            return f"the dict that holds them also feeds the call in line {other.lineno}"
+        if name == "shuffle" and (shuffle not in ("True", "False") or dropped(site, argument) is None):
+            return "shuffle stands in a dict"
+    return ""
+
+
 def _assignment(name: str, class_name: str, arguments: list[str], condition: str, width: int) -> list[str]:
     """``name = DistributedSampler(...)``, where several processes run or always, broken where it is too long."""
     made = f"{class_name}({', '.join(arguments)})"
@@ -249,6 +268,9 @@ def _unfit(site: Site, arm: Arm | None, shuffle: str) -> Finding | None:
         return refuse(site, "SHD923", note=why) if why else None
     if len(site.arms) > 1:
         return refuse(site, "SHD922")
+    if arm.given is not None or module.home(arm.node) is not module:
+        evidence = (module.evidence(arm.given or arm.node),)
+        return refuse(site, "SHD902", note="another function builds it", evidence=evidence)
     if arm.kind in ("random", "sequential"):
         source = arm.arguments.value("data_source") if arm.arguments else None
         if not same_expression(module, source, dataset):
@@ -306,10 +328,19 @@ def _keywords(site: Site, name: str, shuffle: str, *, optional: bool) -> list[Ed
     call = module.source.span(site.call)
     existing, old = site.arguments.bound.get("shuffle"), site.arguments.bound.get("sampler")
     position = old.position if old is not None else None  # of a sampler that is None
-    given = existing is not None and not (isinstance(existing.value, ast.Constant) and existing.value.value is False)
+    shuffled = existing is not None and not (isinstance(existing.value, ast.Constant) and existing.value.value is False)
+    if old is not None and old.from_dict:
+        edits = given(site, old, name) or []
+    else:
+        edits = [SetKeyword(path, call, "sampler", name, positional=position)]
     if existing is None:
-        return [SetKeyword(path, call, "sampler", name, positional=position)]
-    if optional and given:
+        return edits
+    if existing.from_dict:
+        edits += dropped(site, existing) or []
+        if optional and shuffle == "True":
+            edits.append(SetKeyword(path, call, "shuffle", f"({name} is None)"))
+        return edits
+    if optional and shuffled:
         old_value = module.source.source(existing.value)
         if not isinstance(existing.value, (ast.Name, ast.Attribute, ast.Call, ast.Constant)):
             old_value = f"({old_value})"

@@ -36,8 +36,12 @@ def is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def intended_shuffle(site: Site, arm: Arm) -> str | None:
-    """Source of the ``shuffle=`` that keeps what one arm does; None if it can't be told."""
+def intended_shuffle(site: Site, arm: Arm, shuffle: ast.expr | None) -> str | None:
+    """Source of the ``shuffle=`` that keeps what one arm does; None if it can't be told.
+
+    Args:
+        shuffle: what is given for it today, where the sampler is this arm.
+    """
     if arm.kind == "sequential":
         return "False"
     if arm.kind == "random":
@@ -47,7 +51,6 @@ def intended_shuffle(site: Site, arm: Arm) -> str | None:
         if value is None:
             return "True"
         return str(value.value) if isinstance(value, ast.Constant) else site.module.source.source(value)
-    shuffle = site.arguments.value("shuffle")
     if shuffle is None or (isinstance(shuffle, ast.Constant) and not shuffle.value):
         return "False"
     if isinstance(shuffle, ast.Constant):

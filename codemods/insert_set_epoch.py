@@ -78,13 +78,14 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
 def _sampler(site: Site, distributed: Sequence[Arm]) -> Sampler:
     """The sampler that a site has, as it is to be told."""
     kinds = {a.kind for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner))}
-    value = site.arguments.value("sampler")
-    func = distributed[0].node.func if isinstance(distributed[0].node, ast.Call) else None
+    module, value = site.module, site.arguments.value("sampler")
+    func = next((a.node.func for a in distributed if isinstance(a.node, ast.Call)), None)
     assert func is not None
+    here = value is not None and module.home(value) is module and module.function(value) is module.function(site.call)
     return Sampler(
-        variable=site.module.source.source(value) if isinstance(value, (ast.Name, ast.Attribute)) else "",
+        variable=module.source.source(value) if here and isinstance(value, (ast.Name, ast.Attribute)) else "",
         guard="" if kinds == {"distributed"} else "none" if kinds <= {"distributed", "none"} else "kind",
-        class_name=site.module.source.source(func),
+        class_name=module.source.source(func) if module.home(func) is module else "",
     )
 
 
@@ -203,7 +204,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     findings: list[tuple[Location, Finding]] = []
     right: list[tuple[Location, str]] = []
     for site in sites:
-        if site.kind != "torch" or site.arguments.opaque:
+        if site.kind != "torch" or site.unseen:
             continue
         wrong = _wrong_receiver(site)
         if wrong is not None:

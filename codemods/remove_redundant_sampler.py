@@ -6,18 +6,20 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from shardfix.codemods._entries import dropped, fed_by, given, renamed
 from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._shuffling import intended_shuffle, is_none, is_one, own_argument, paired_assignments, unmovable
 from shardfix.codemods._telling import Retold, asked_through, needs_telling, retell, sampler_arms
 from shardfix.codemods._unused import Taken, unused_statements
 
+from shardfix.analysis.arguments import Argument
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.epochs import SetEpoch
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options, Tier
 from shardfix.analysis.module import Module, is_false
 from shardfix.analysis.rules import Example, Planned, Rule
-from shardfix.analysis.samplers import Arm, same_expression
+from shardfix.analysis.samplers import Arm, arms, same_expression
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import (
     DropImport,
@@ -43,6 +45,8 @@ class _Removal:
     consequences: tuple[str, ...]
     evidence: tuple[Evidence, ...]
     gone: frozenset[ast.AST] = field(default=frozenset())
+    shuffle: str = ""
+    fed: frozenset[ast.Call] = field(default=frozenset())  # the calls that unpack a dict which is edited
 
 
 def _told_processes(site: Site) -> Finding | str | None:
@@ -114,26 +118,31 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
         return _twice_on_a_path(site, [a for a in site.arms if a not in whole])
     if not all(_plain(a) for a in site.arms):
         return _twice_on_a_path(site, site.arms)
-    if any(site.arguments.bound[name].from_dict for name in ("sampler", "shuffle") if name in site.arguments.bound):
-        return refuse(site, "SHD903", note="they stand in a dict")
     module, dataset = site.module, site.dataset
+    if dataset is None and site.arguments.opaque:
+        return refuse(site, "SHD903", note=site.arguments.opaque)
     for arm in site.arms:
         if arm.kind == "none":
             continue
+        if arm.given is not None or module.home(arm.node) is not module:
+            line = arm.given or arm.node
+            return refuse(site, "SHD902", note="another function builds it", evidence=(module.evidence(line),))
         own = own_argument(arm, _DATASET[arm.kind])
         if not same_expression(module, own, dataset):
             return refuse(site, "SHD907", evidence=(module.evidence(arm.node),))
     refusal = unmovable(site, *(own_argument(a, "shuffle") for a in distributed))
     if refusal is not None:
         return refusal
-    wanted = {intended_shuffle(site, a) for a in site.arms}
+    wanted = {intended_shuffle(site, a, shuffle) for path, shuffle in _paths(site) for a in path}
     if len(wanted) > 1 and site.role == "eval":
         wanted = {"False"}
     if len(wanted) != 1 or None in wanted:
         return refuse(site, "SHD922", evidence=tuple(module.evidence(a.node) for a in site.arms if a.kind != "none"))
     shuffle = wanted.pop()
     assert shuffle is not None
-    generator = "generator" in site.arguments.bound or any(
+    if site.arguments.opaque and not site.arguments.ways and shuffle != "False":
+        return refuse(site, "SHD903", note=f"{site.arguments.opaque} may hold shuffle= or generator=")
+    generator = any("generator" in path for path in site.arguments.paths) or any(
         a.arguments is not None and a.arguments.value("generator") is not None for a in site.arms
     )
     reason = ""
@@ -144,7 +153,13 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
             return refuse(site, "SHD914")
         reason = "generator= decides the order today; without the sampler the order is another"
     reason = _lost_seed(distributed) or reason
-    edits: list[Edit] = _loader_edits(site, shuffle)
+    edits = _loader_edits(site, shuffle) if _all_in_call(site) else _entry_edits(site, shuffle)
+    if edits is None:
+        return refuse(site, "SHD903", note="they stand in a dict that can't be edited alone")
+    holders = _holders(site)
+    fed = [fed_by(site, h) for h in holders]
+    if any(calls is None for calls in fed):
+        return refuse(site, "SHD903", note="the dict that holds them also goes elsewhere")
     code = "SHD201" if distributed else "SHD101" if site.owner == "accelerate" else "SHD103"
     tier: Tier = "unsafe" if reason else "cosmetic" if code == "SHD103" else "safe"
     evidence = tuple(module.evidence(a.node) for a in site.arms if a.kind != "none")
@@ -157,7 +172,65 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
         reason,
         _consequences(site, code),
         (*evidence, *site.owner_evidence),
+        shuffle=shuffle,
+        fed=frozenset(c for calls in fed for c in calls or ()),
     )
+
+
+def _paths(site: Site) -> list[tuple[tuple[Arm, ...], ast.expr | None]]:
+    """The samplers that a loader may have with what it is given for ``shuffle`` beside them, on each way."""
+    if not site.arguments.ways:
+        return [(site.arms, site.arguments.value("shuffle"))]
+    found: list[tuple[tuple[Arm, ...], ast.expr | None]] = []
+    none = tuple(a for a in site.arms if a.kind == "none" and a.node is site.call.func)
+    for way in site.arguments.ways:
+        sampler, shuffle = way.get("sampler"), way.get("shuffle")
+        mine = arms(site.module, sampler.value) if sampler is not None else none
+        found.append((mine, shuffle.value if shuffle is not None else None))
+    return found
+
+
+def _written(site: Site) -> list[Argument]:
+    """Where ``sampler`` and ``shuffle`` are written, on whatever way."""
+    found = [way[name] for way in site.arguments.paths for name in ("sampler", "shuffle") if name in way]
+    return list(dict.fromkeys(found))
+
+
+def _holders(site: Site) -> list[ast.AST]:
+    """The dicts, and what else, that hold ``sampler`` and ``shuffle``."""
+    return list(dict.fromkeys(a.holder for a in _written(site) if a.holder is not None))
+
+
+def _all_in_call(site: Site) -> bool:
+    return not site.arguments.ways and not _holders(site)
+
+
+def _entry_edits(site: Site, shuffle: str) -> list[Edit] | None:
+    """The edits where ``sampler`` and ``shuffle`` are items of a dict; None where they can't be made."""
+    turned: dict[Argument, bool] = {}
+    edits: list[Edit] = []
+    for way in site.arguments.paths:
+        sampler, existing = way.get("sampler"), way.get("shuffle")
+        if shuffle not in ("True", "False"):
+            return None  # its names may have other values where the dict is filled
+        if sampler is not None:
+            turn = shuffle == "True" and existing is None
+            if turned.setdefault(sampler, turn) is not turn:
+                return None
+        if existing is not None and not (
+            isinstance(existing.value, ast.Constant) and str(existing.value.value) == shuffle
+        ):
+            changed = given(site, existing, shuffle)
+            if changed is None:
+                return None
+            edits += changed
+    for sampler, turn in turned.items():
+        changed = renamed(site, sampler, "shuffle", shuffle) if turn else dropped(site, sampler)
+        if changed is None:
+            return None
+        edits += changed
+    edits += [DropImport(site.module.path, name) for name in _class_names(site.module, site.arms)]
+    return list(dict.fromkeys(edits))
 
 
 def _lost_seed(arms: Sequence[Arm]) -> str:
@@ -243,7 +316,7 @@ def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | N
     bound = site.arguments.bound
     if any(n in bound and not bound[n].keyword for n in ("batch_sampler", "batch_size", "shuffle", "drop_last")):
         return refuse(site, "SHD903", note="batch_sampler and what replaces it must be keywords of the call")
-    shuffle = intended_shuffle(site, arm)
+    shuffle = intended_shuffle(site, arm, None)
     call = module.source.span(site.call)
     edits: list[Edit] = [
         SetKeyword(module.path, call, "batch_size", module.source.source(size), replacing="batch_sampler")
@@ -304,8 +377,9 @@ def _taken(removal: _Removal) -> Taken:
     """The nodes that are gone once a removal is made: the sampler, what asks for it, and how it was told the epoch."""
     site = removal.site
     nodes: set[ast.AST] = set(removal.gone)
-    for name in ("sampler", "batch_sampler", "shuffle"):
-        value = site.arguments.value(name)
+    values = [(a.name, a.value) for a in _written(site)]
+    batch = site.arguments.value("batch_sampler")
+    for name, value in [*values, ("batch_sampler", batch)]:
         edited = name != "shuffle" or any(
             isinstance(e, (SetKeyword, DropKeyword)) and e.name == "shuffle" for e in removal.edits
         )
@@ -322,7 +396,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     findings: list[tuple[Location, Finding]] = []
     right: list[tuple[Location, str]] = []
     for site in sites:
-        if site.kind != "torch" or site.arguments.opaque:
+        if site.kind != "torch" or site.unseen:
             continue
         outcome = _removal(site, options)
         if isinstance(outcome, _Removal):
@@ -347,8 +421,27 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             findings.append((site.location, outcome))
         elif outcome is not None:
             right.append((site.location, outcome))
+    removals, alone = _fed_alike(removals)
+    findings += alone
     kept, refused = _told(removals, sites)
     return Planned(tuple(_changes(kept)), (*findings, *refused), tuple(right))
+
+
+def _fed_alike(removals: Sequence[_Removal]) -> tuple[list[_Removal], list[tuple[Location, Finding]]]:
+    """The removals without those that edit a dict which also feeds another call, and a refusal for each of these."""
+    kept, refused = list(removals), list[tuple[Location, Finding]]()
+    while True:
+        said = {r.site.call: r.shuffle for r in kept}
+        for removal in kept:
+            other = next((c for c in removal.fed if said.get(c) != removal.shuffle), None)
+            if other is not None:
+                note = f"the dict that holds them also feeds the call in line {other.lineno}"
+                evidence = (removal.site.module.evidence(other),)
+                refused.append((removal.site.location, refuse(removal.site, "SHD903", note=note, evidence=evidence)))
+                kept.remove(removal)
+                break
+        else:
+            return kept, refused
 
 
 def _told(
@@ -416,6 +509,7 @@ def _changes(told: Sequence[tuple[_Removal, frozenset[ast.Call]]]) -> list[Chang
     calls = {c for _, shared in told for c in shared}
     shared = [frozenset(i for i, (_, mine) in enumerate(told) if c in mine) for c in calls]
     groups = [frozenset((i,)) for i in range(len(removals))]
+    shared += [frozenset(i for i, r in enumerate(removals) if r.site.call in one.fed) for one in removals if one.fed]
     for needs in (*(u.needs for u in unused), *shared):
         joined = frozenset().union(*(g for g in groups if g & needs))
         groups = [g for g in groups if not g & needs] + ([joined] if joined else [])

@@ -136,7 +136,7 @@ def test_who_answers_ddp_under_an_accelerator_gets_its_numbers() -> None:
 
 def test_a_loader_that_shards_itself_is_left_and_counted_as_kept() -> None:
     text = DDP + "loader = Loader(d){}\nfor batch in loader:\n    loss.backward()\n"
-    text = text.replace('"gloo")\n', '"gloo")\nclass Loader(DataLoader):\n    pass\n')
+    text = text.replace('"gloo")\n', '"gloo")\nclass Loader(DataLoader):\n    def __iter__(self): ...\n')
     assert outcome(text.format(""))[:2] == ("refused", ["SHD919"])
     assert outcome(text.format("  # shardfix: owner=self")) == ("kept", [], [])
 
@@ -238,7 +238,7 @@ REFUSED = {
     "SHD916": DDP + "loader = DataLoader(d){}\nfor batch in loader:\n    print(batch)\n",
     "SHD917": DDP + "train_set = load().shard(dist.get_world_size(), dist.get_rank())\n"
     "train_loader = DataLoader(train_set, shuffle=True){}\n" + LOOP,
-    "SHD919": DDP + "class Loader(DataLoader):\n    pass\ntrain_loader = Loader(d){}\n" + LOOP,
+    "SHD919": DDP + "class Loader(DataLoader):\n    def __iter__(self): ...\ntrain_loader = Loader(d){}\n" + LOOP,
     "SHD920": DDP + SAMPLER + FROZEN_LOADER + "from engine import other\nother.set_epoch(1)\n" + LOOP,
     "SHD923": DDP + "from engine import evaluate\nval_loader = DataLoader(val_set){}\nevaluate(val_loader)\n",
     "SHD924": DDP + SAMPLER + "def run():\n    " + FROZEN_LOADER + "    for batch in train_loader:\n"

@@ -170,7 +170,7 @@ def test_a_subclass_of_the_project_is_a_loader_of_its_own_kind() -> None:
     (found,) = sites(
         {
             "loaders.py": "from torch.utils.data import DataLoader\n"
-            "class Base(DataLoader):\n    pass\n"
+            "class Base(DataLoader):\n    def __iter__(self): ...\n"
             "class Fast(Base):\n    pass\n",
             "train.py": "from loaders import Fast\nFast(ds)\n",
         }

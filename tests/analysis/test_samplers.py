@@ -125,8 +125,9 @@ def test_what_makes_the_sampler_is_looked_into(text: str, expected: list[tuple[s
     ("made", "expected"),
     [
         ("class make(DistributedSampler):\n    pass\n", [("custom", True)]),
-        ("def make(d):\n    return DistributedSampler(d)\n", [("unknown", True)]),
-        ("def make(d):\n    return RandomSampler(d)\n", [("custom", False)]),
+        ("def make(d):\n    return DistributedSampler(d)\n", [("distributed", False)]),
+        ("def make(d, n=None):\n    return RandomSampler(d, num_samples=n)\n", [("custom", False)]),
+        ("def make(d):\n    return RandomSampler(d)\nmake(0)\n", [("custom", False)]),
     ],
 )
 def test_what_makes_the_sampler_in_another_file_is_looked_into(made: str, expected: list[tuple[str, bool]]) -> None:

@@ -108,7 +108,6 @@ def test_a_sampler_made_in_the_call_is_chosen_by_the_project_s_own_condition() -
 @pytest.mark.parametrize(
     "made",
     [
-        pytest.param("kw = {'sampler': RandomSampler(ds)}\nloader = DataLoader(ds, **kw)", id="sampler in a dict"),
         pytest.param(
             "kw = dict(batch_sampler=BatchSampler(RandomSampler(ds), 4, True))\nloader = DataLoader(ds, **kw)",
             id="batch sampler in a dict",

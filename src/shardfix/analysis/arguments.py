@@ -3,151 +3,144 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shardfix.analysis.names import SIGNATURES
+from shardfix.analysis.dicts import Item, ways_of
+from shardfix.analysis.names import DATA_LOADER, SIGNATURES
 
 if TYPE_CHECKING:
     from shardfix.analysis.module import Module
 
-_DEPTH = 8  # how many assignments a dict is followed back
+# What decides which samples a loader draws: where these differ from way to way, no single value is said.
+DECIDING = ("dataset", "shuffle", "sampler", "batch_sampler", "generator")
+_MAX_WAYS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A value bound to a parameter: by keyword, by position, or as an item of a visible ``**dict``."""
+    """A value bound to a parameter: by keyword, by position, or as an item of a visible ``**dict``.
+
+    ``holder`` is the dict display, ``dict()`` or ``update()`` call, assignment to an item or ``partial()`` call that it
+    is written in, None where it is written in the call itself.
+    """
 
     name: str
     value: ast.expr
     keyword: bool
     position: int | None = None
-    from_dict: bool = False
+    holder: ast.AST | None = None
+
+    @property
+    def from_dict(self) -> bool:
+        """Whether it is not written in the call itself."""
+        return self.holder is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a call bound to the real signature; ``opaque`` names what could not be seen."""
+    """The arguments of a call bound to the real signature; ``opaque`` names what could not be seen.
+
+    ``ways``: where a dict is filled differently from path to path in what decides the samples, the arguments on each;
+    ``bound`` then lacks those that differ, and ``opaque`` says which.
+    """
 
     bound: dict[str, Argument]
     opaque: str = ""
+    ways: tuple[dict[str, Argument], ...] = field(default=())
 
     def value(self, name: str) -> ast.expr | None:
         """The expression bound to a parameter, or None."""
         argument = self.bound.get(name)
         return argument.value if argument else None
 
+    @property
+    def paths(self) -> tuple[dict[str, Argument], ...]:
+        """The arguments on every way, one way or several."""
+        return self.ways or (self.bound,)
+
 
 def bind(module: Module, call: ast.Call, signature: str) -> Arguments:
     """A call's arguments bound to a signature of ``names.SIGNATURES``."""
     order = SIGNATURES[signature]
-    bound: dict[str, Argument] = {}
+    fixed: dict[str, Argument] = {}
     opaque = ""
+    made = partial_behind(module, call) if signature == DATA_LOADER else None
+    if made is not None:
+        for given in _keywords_and_items(module, made):
+            if isinstance(given, Argument):
+                fixed[given.name] = Argument(given.name, given.value, keyword=False, holder=made)
+            else:
+                opaque = given
+        for i, value in enumerate(made.args[1:]):
+            if isinstance(value, ast.Starred) or i >= len(order):
+                opaque = module.source.source(value)
+                break
+            fixed[order[i]] = Argument(order[i], value, keyword=False, position=i + 1, holder=made)
+    before = len(made.args) - 1 if made is not None else 0
     for i, value in enumerate(call.args):
-        if isinstance(value, ast.Starred) or i >= len(order):
+        if isinstance(value, ast.Starred) or i + before >= len(order):
             opaque = module.source.source(value)
             break
-        bound[order[i]] = Argument(order[i], value, keyword=False, position=i)
+        name = order[i + before]
+        fixed[name] = Argument(name, value, keyword=False, position=i)
+    ways: list[dict[str, Argument]] = [fixed]
     for keyword in call.keywords:
         if keyword.arg is not None:
-            bound[keyword.arg] = Argument(keyword.arg, keyword.value, keyword=True)
+            for way in ways:
+                way[keyword.arg] = Argument(keyword.arg, keyword.value, keyword=True)
             continue
-        items = dict_items(module, keyword.value)
-        if items is None:
+        found = ways_of(module, keyword.value, call)
+        if not found or len(found) * len(ways) > _MAX_WAYS:
             opaque = "**" + module.source.source(keyword.value)
             continue
-        for name, values in items.items():
-            if name not in bound:
-                bound[name] = Argument(name, values[-1], keyword=False, from_dict=True)
-            if len(values) > 1 and name in ("sampler", "shuffle", "batch_sampler", "dataset"):
-                opaque = f"**{module.source.source(keyword.value)} (several values of {name!r})"
-    return Arguments(bound, opaque)
+        ways = [_filled(way, items) for items in found for way in ways]
+    differing = _differing(ways)
+    if not differing:
+        return Arguments(ways[-1], opaque)
+    bound = {name: a for name, a in ways[-1].items() if name not in differing}
+    if opaque:
+        return Arguments(bound, opaque)
+    text = next("**" + module.source.source(k.value) for k in call.keywords if k.arg is None)
+    return Arguments(bound, f"{text} (several values of {sorted(differing)[0]!r})", tuple(ways))
 
 
-def dict_items(module: Module, node: ast.expr, depth: int = 0) -> dict[str, list[ast.expr]] | None:
-    """The items of a dict whose making is visible in this file, each key with every value; None if it is not."""
-    if depth > _DEPTH:
+def _filled(way: dict[str, Argument], items: dict[str, Item]) -> dict[str, Argument]:
+    """A way with the items of a dict; what the call itself has can't be given twice, what a ``partial`` has yields."""
+    return {**way, **{n: a for n, a in _arguments(items).items() if n not in way or way[n].from_dict}}
+
+
+def _arguments(items: dict[str, Item]) -> dict[str, Argument]:
+    return {n: Argument(n, item.value, keyword=False, holder=item.holder) for n, item in items.items()}
+
+
+def _differing(ways: list[dict[str, Argument]]) -> set[str]:
+    """The deciding arguments that are not the same on all ways."""
+    return {n for n in DECIDING if len({a.value if (a := way.get(n)) is not None else None for way in ways}) > 1}
+
+
+def _keywords_and_items(module: Module, call: ast.Call) -> Iterator[Argument | str]:
+    for keyword in call.keywords:
+        if keyword.arg is not None:
+            yield Argument(keyword.arg, keyword.value, keyword=True)
+            continue
+        found = ways_of(module, keyword.value, call)
+        if found is None or len(found) != 1:
+            yield "**" + module.source.source(keyword.value)
+        else:
+            yield from _arguments(found[0]).values()
+
+
+def partial_behind(module: Module, call: ast.Call) -> ast.Call | None:
+    """The ``functools.partial(...)`` that a call calls by a name which has no other value."""
+    if not isinstance(call.func, ast.Name):
         return None
-    if isinstance(node, ast.Dict):
-        found: dict[str, list[ast.expr]] = {}
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                inner = dict_items(module, value, depth + 1)
-                if inner is None:
-                    return None
-                _extend(found, inner)
-            elif isinstance(key, ast.Constant) and isinstance(key.value, str):
-                found.setdefault(key.value, []).append(value)
-            else:
-                return None
-        return found
-    if isinstance(node, ast.Call) and "builtins.dict" in module.callee(node) and not node.args:
-        found = {}
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                inner = dict_items(module, keyword.value, depth + 1)
-                if inner is None:
-                    return None
-                _extend(found, inner)
-            else:
-                found.setdefault(keyword.arg, []).append(keyword.value)
-        return found
-    if isinstance(node, ast.IfExp):
-        return _union(dict_items(module, node.body, depth + 1), dict_items(module, node.orelse, depth + 1))
-    if isinstance(node, ast.Name):
-        return _dict_variable(module, node, depth)
+    definitions = list(module.bindings.reaching(call.func))
+    if len(definitions) != 1:
+        return None
+    d = definitions[0]
+    made = d.value if d.kind == "assign" and d.index is None else None
+    if isinstance(made, ast.Call) and made.args and "functools.partial" in module.callee(made):
+        return made
     return None
-
-
-def _dict_variable(module: Module, node: ast.Name, depth: int) -> dict[str, list[ast.expr]] | None:
-    definitions = module.bindings.reaching(node)
-    if not definitions:
-        return None
-    found: dict[str, list[ast.expr]] = {}
-    for d in definitions:
-        if d.kind != "assign" or d.value is None or d.index is not None:
-            return None
-        items = dict_items(module, d.value, depth + 1)
-        if items is None:
-            return None
-        _extend(found, items)
-        for use in module.bindings.readers(d):
-            parent = module.parents[use]
-            if isinstance(parent, ast.Attribute) and isinstance(module.parents[parent], ast.Call):
-                call = module.parents[parent]
-                assert isinstance(call, ast.Call)
-                if parent.attr == "update":
-                    more: dict[str, list[ast.expr]] | None = {}
-                    for argument in call.args:
-                        more = _union(more, dict_items(module, argument, depth + 1))
-                    for keyword in call.keywords:
-                        more = None if keyword.arg is None else _union(more, {keyword.arg: [keyword.value]})
-                    if more is None:
-                        return None
-                    _extend(found, more)
-                elif parent.attr not in ("get", "copy", "items", "keys", "values"):
-                    return None
-            elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store):
-                key = parent.slice
-                statement = module.parents[parent]
-                if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-                    return None
-                if not isinstance(statement, ast.Assign):
-                    return None
-                found.setdefault(key.value, []).append(statement.value)
-    return found
-
-
-def _extend(found: dict[str, list[ast.expr]], more: dict[str, list[ast.expr]]) -> None:
-    for key, values in more.items():
-        found.setdefault(key, []).extend(values)
-
-
-def _union(
-    a: dict[str, list[ast.expr]] | None, b: dict[str, list[ast.expr]] | None
-) -> dict[str, list[ast.expr]] | None:
-    if a is None or b is None:
-        return None
-    found = {k: list(v) for k, v in a.items()}
-    _extend(found, b)
-    return found

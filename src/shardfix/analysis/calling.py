@@ -165,6 +165,15 @@ def argument_of(module: Module, function: Function, call: ast.Call, name: str) -
     return None
 
 
+def default_of(function: Function, name: str) -> ast.expr | None:
+    """The default of a parameter, or None."""
+    a = function.args
+    positional = [*a.posonlyargs, *a.args]
+    first = len(positional) - len(a.defaults)
+    pairs = [*zip(positional[first:], a.defaults, strict=True), *zip(a.kwonlyargs, a.kw_defaults, strict=True)]
+    return next((default for arg, default in pairs if arg.arg == name), None)
+
+
 def callers(module: Module, function: ast.AST, *, passed: bool = True) -> list[ast.Call]:
     """The calls that run a function, in the order of files and lines."""
     if not isinstance(function, Function):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shardfix.analysis.arguments import Arguments, bind, dict_items
+from shardfix.analysis.arguments import Arguments, bind
 from shardfix.analysis.bindings import (
     Bindings,
     Definition,
@@ -20,6 +20,7 @@ from shardfix.analysis.bindings import (
     parameters,
 )
 from shardfix.analysis.calling import called_functions, callers, instance_classes
+from shardfix.analysis.dicts import dict_items
 from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.names import canonical
 from shardfix.analysis.source_map import SourceMap

@@ -10,10 +10,12 @@ from typing import Literal
 
 from shardfix.analysis.arguments import Arguments
 from shardfix.analysis.bindings import Definition
+from shardfix.analysis.calling import argument_of, default_of
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS
 
 _DATASETS = ("dataset", "data_source")
+_DEPTH = 8  # how many steps a sampler is followed back
 _DISTRIBUTED = re.compile(r"Distributed\w*Sampler$")
 
 ArmKind = Literal[
@@ -36,7 +38,8 @@ class Arm:
 
     ``definitions`` are the assignments it came through, the one nearest to the loader first; ``test`` is the condition
     of the conditional expression it stands in, and ``when`` the outcome of the test that chooses it. ``rank_aware``: it
-    takes its rank's part though its kind is not ``distributed``, as a subclass of DistributedSampler does.
+    takes its rank's part though its kind is not ``distributed``, as a subclass of DistributedSampler does. ``given``:
+    the call that hands it to the function which builds the loader, where it comes by a parameter.
     """
 
     kind: ArmKind
@@ -49,6 +52,7 @@ class Arm:
     when: bool = True
     inner: tuple[Arm, ...] = field(default=())
     rank_aware: bool = False
+    given: ast.Call | None = None
 
     def constant(self, name: str) -> object:
         """The literal bound to a parameter; ``Ellipsis`` if it is not a literal, ``None`` if absent or None."""
@@ -60,7 +64,8 @@ class Arm:
 
 def arms(module: Module, node: ast.expr, depth: int = 0, via: tuple[Definition, ...] = ()) -> tuple[Arm, ...]:
     """Every value that a sampler expression may have."""
-    if depth > 8:
+    module = module.home(node)
+    if depth > _DEPTH:
         return (Arm("unknown", node, module.source.source(node), definitions=via),)
     if isinstance(node, ast.Constant) and node.value is None:
         return (Arm("none", node, "None", definitions=via),)
@@ -72,24 +77,96 @@ def arms(module: Module, node: ast.expr, depth: int = 0, via: tuple[Definition, 
         return tuple(found)
     if isinstance(node, ast.Call):
         return _call(module, node, depth, via)
+    if isinstance(node, ast.Subscript):
+        items, index = _items(module, node.value, depth), node.slice
+        if isinstance(index, ast.Constant) and type(index.value) is int and 0 <= index.value < len(items):
+            return arms(module, items[index.value], depth + 1, via)
     if isinstance(node, (ast.Name, ast.Attribute)):
         definitions = module.bindings.reaching(node)
         if not definitions and isinstance(node, ast.Attribute):
-            cls = module.class_of(node)
-            if cls is not None and isinstance(node.value, ast.Name) and node.value.id == "self":
-                definitions = frozenset(module.attribute_values(cls, node.attr))
+            definitions = frozenset(_attributes(module, node))
         if not definitions:
             return (Arm("unknown", node, module.source.source(node), definitions=via),)
         found = []
         for d in sorted(definitions, key=lambda d: (getattr(d.node, "lineno", 0), getattr(d.node, "col_offset", 0))):
-            if d.kind == "parameter":
-                found.append(Arm("parameter", node, d.key, definitions=(*via, d)))
-            elif d.kind == "assign" and d.value is not None and d.index is None:
-                found.extend(arms(module, d.value, depth + 1, (*via, d)))
-            else:
-                found.append(Arm("unknown", node, d.key, definitions=(*via, d)))
+            found.extend(_bound(module.home(d.node), node, d, depth, via))
         return tuple(found)
     return (Arm("unknown", node, module.source.source(node), definitions=via),)
+
+
+def _attributes(module: Module, node: ast.Attribute) -> list[Definition]:
+    """The assignments to an attribute of an object of the project, in whatever class of its line they stand."""
+    cls = module.class_of(node)
+    mine = cls is not None and isinstance(node.value, ast.Name) and node.value.id == "self"
+    classes = [cls] if mine and cls is not None else module.instances(node.value)
+    return [d for c in classes for member in module.lineage(c) for d in module.attribute_values(member, node.attr)]
+
+
+def _bound(module: Module, node: ast.expr, d: Definition, depth: int, via: tuple[Definition, ...]) -> tuple[Arm, ...]:
+    """What a sampler may be by one definition of its name."""
+    if d.kind == "parameter":
+        return _given(module, d, depth, via) or (Arm("parameter", node, d.key, definitions=(*via, d)),)
+    if d.value is not None and d.kind == "assign" and d.index is None:
+        return arms(module, d.value, depth + 1, (*via, d))
+    values: list[ast.expr] = []
+    if isinstance(d.value, ast.Call) and d.kind == "assign" and d.index is not None:
+        factories = _factories(module, d.value)
+        returned = [value for where, function in factories for value in _returned(where, function)]
+        if returned and all(isinstance(v, ast.Tuple) and 0 <= d.index < len(v.elts) for v in returned):
+            return _made_by(module, d.value, factories, depth, (*via, d), d.index)
+    elif d.value is not None and d.kind == "loop":
+        values = _iterated(module, d.value, d.index, depth)
+    if values:
+        return tuple(arm for value in values for arm in arms(module, value, depth + 1, (*via, d)))
+    return (Arm("unknown", node, d.key, definitions=(*via, d)),)
+
+
+def _iterated(module: Module, iterable: ast.expr, index: int | None, depth: int) -> list[ast.expr]:
+    """The items that a loop over a list gives, also beside others: ``for a, s in zip(datasets, samplers)``."""
+    if isinstance(iterable, ast.Call) and index is not None:
+        zipped = "builtins.zip" in module.callee(iterable) and 0 <= index < len(iterable.args)
+        return _items(module, iterable.args[index], depth) if zipped else []
+    return _items(module, iterable, depth) if index is None else []
+
+
+def _items(module: Module, node: ast.expr, depth: int) -> list[ast.expr]:
+    """The items of a list that is written out and never changed by its name; none if they are not seen."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [] if any(isinstance(e, ast.Starred) for e in node.elts) else node.elts
+    definitions = list(module.bindings.reaching(node)) if isinstance(node, ast.Name) else []
+    if len(definitions) != 1 or depth > _DEPTH:
+        return []
+    (d,) = definitions
+    if d.kind != "assign" or d.value is None or d.index is not None:
+        return []
+    for use in module.bindings.readers(d):
+        parent = module.parents[use]
+        stored = isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load)
+        if stored or (isinstance(parent, ast.Attribute) and parent.attr not in ("index", "count", "copy")):
+            return []
+    return _items(module, d.value, depth + 1)
+
+
+def _given(module: Module, d: Definition, depth: int, via: tuple[Definition, ...]) -> tuple[Arm, ...]:
+    """What the callers of a function hand to its parameter, where all of them are seen and hand over the same kinds."""
+    function = d.scope
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(d.node, ast.arg):
+        return ()
+    found: dict[ast.expr, Arm] = {}
+    kinds: set[frozenset[str]] = set()
+    for call in module.callers(function):
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return ()
+        value = argument_of(module, function, call, d.key) or default_of(function, d.key)
+        if value is None or module.called_functions(call) != [function]:
+            return ()
+        mine = arms(module, value, depth + 1, (*via, d))
+        kinds.add(frozenset(arm.kind for arm in mine))
+        for arm in mine:
+            found.setdefault(arm.node, replace(arm, given=arm.given or call))
+    if len(kinds) != 1 or any(arm.kind in ("parameter", "unknown") for arm in found.values()):
+        return ()
+    return tuple(found.values())
 
 
 def _call(module: Module, node: ast.Call, depth: int, via: tuple[Definition, ...]) -> tuple[Arm, ...]:
@@ -126,26 +203,38 @@ def _factories(module: Module, node: ast.Call) -> list[tuple[Module, ast.Functio
     return [(module.home(f), f) for f in module.called_functions(node) if isinstance(f, ast.FunctionDef)]
 
 
+def _returned(module: Module, function: ast.FunctionDef) -> list[ast.expr]:
+    """What a function returns, in the order of its lines."""
+    found = [
+        n.value
+        for n in ast.walk(function)
+        if isinstance(n, ast.Return) and module.function(n) is function and n.value is not None
+    ]
+    return sorted(found, key=lambda value: (value.lineno, value.col_offset))
+
+
 def _made_by(
     module: Module,
     node: ast.Call,
     factories: list[tuple[Module, ast.FunctionDef]],
     depth: int,
     via: tuple[Definition, ...],
+    index: int | None = None,
 ) -> tuple[Arm, ...]:
-    """What functions of this project return. Their arms are the loader's own only where the one call of a function in
-    this file is this one and what they are made with does not depend on what the function is given."""
+    """What functions of this project return. Their arms are the loader's own only where the one call of a function is
+    this one and what they are made with does not depend on what the function is given.
+
+    Args:
+        index: which item of a returned tuple.
+    """
     found: list[Arm] = []
     exact = True
     for where, function in factories:
-        returned = [
-            n.value
-            for n in ast.walk(function)
-            if isinstance(n, ast.Return) and where.function(n) is function and n.value
-        ]
-        returned.sort(key=lambda value: (value.lineno, value.col_offset))
-        mine = [arm for value in returned for arm in arms(where, value, depth + 1, via)]
-        exact &= where is module and len(module.callers(function)) == 1
+        values = _returned(where, function)
+        if index is not None:
+            values = [value.elts[index] for value in values if isinstance(value, ast.Tuple)]
+        mine = [arm for value in values for arm in arms(where, value, depth + 1, via)]
+        exact &= module.callers(function) == [node]
         exact &= all(_closed(where, function, arm) for arm in mine)
         found += mine
     if exact and found:

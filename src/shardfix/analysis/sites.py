@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Literal
 
 from shardfix.analysis.answers import Answers, Question, settle_owner, settle_role
-from shardfix.analysis.arguments import Arguments
+from shardfix.analysis.arguments import Arguments, partial_behind
 from shardfix.analysis.bindings import Definition
+from shardfix.analysis.constructors import class_named, constructed, deviation
 from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
 from shardfix.analysis.evaluation import Evaluation, evaluation
 from shardfix.analysis.flow import Flow, follow
@@ -41,6 +42,7 @@ class Site:
     told_owner: Ownership | None = None
     answers: Answers = field(default_factory=Answers)
     heeded: set[Question] = field(default_factory=set, repr=False)
+    deviates: str = ""  # in what its class, one of the project's own, may sample otherwise than torch's
 
     def answered(self, question: Question, *words: str) -> bool:
         """Whether the user answers a question with one of these words. To be asked only where the answer settles
@@ -116,7 +118,11 @@ class Site:
         if self.kind == "partial":
             return f"not seen ({self.module.source.source(self.call.func)})"
         if self.kind != "torch":
-            return f"{self.module.source.source(self.call.func)} (its own)"
+            made = self.module.source.source(self.call.func)
+            given = self.arguments.bound.get("sampler")
+            if self.kind == "subclass" and given is not None and given.keyword and self.arms:
+                return f"{describe(self.arms)} (given to {made})"
+            return f"{made} (its own)"
         if self.unseen:
             return f"not seen ({self.unseen})"
         if self.batch_arms:
@@ -320,27 +326,45 @@ def find_sites(module: Module, regimes: ProgramRegimes, options: Options, subcla
     derive from it, ``functools.partial`` of either, and the loader classes of libraries that shard in their own way."""
     found: list[Site] = []
     for call in module.calls:
-        callee = module.callee(call)
-        kind: Kind | None = None
-        if DATA_LOADER in callee:
-            # cls = DataLoader if a else FastLoader: only where every candidate is torch's are the arguments known.
-            kind = "torch" if len(callee) == 1 else "subclass"
-        elif not callee.isdisjoint(subclasses):
-            kind = "subclass"
-        elif "functools.partial" in callee and call.args:
-            made = module.qualify(call.args[0])
-            kind = "partial" if DATA_LOADER in made or not made.isdisjoint(subclasses) else None
-        elif library_of(module, call) is not None:
-            kind = "foreign"
-        elif not callee and isinstance(call.func, ast.Name):
-            cls = module.class_definition(call.func)
-            if cls is not None and DATA_LOADER in module.bases(cls):
-                kind = "subclass"
+        kind, deviates = _kind(module, call, subclasses)
         if kind is not None:
-            found.append(Site(module, call, kind, regimes, options))
+            found.append(Site(module, call, kind, regimes, options, deviates=deviates))
     for site in found:
         site.siblings = found
     return found
+
+
+def _kind(module: Module, call: ast.Call, subclasses: frozenset[str]) -> tuple[Kind | None, str]:
+    """What kind of loader a call constructs, and in what a class of the project's own may sample otherwise."""
+    classes, whole = constructed(module, call)
+    loaders = classes & {DATA_LOADER, *subclasses}
+    if not loaders:
+        own = module.class_definition(call.func) if isinstance(call.func, ast.Name) and not classes else None
+        own = own or next((c for name in classes if (c := class_named(module, call, name)) is not None), None)
+        if own is not None and DATA_LOADER in module.bases(own):
+            why = deviation(module, own)
+            return ("subclass", why) if why or len(classes) > 1 or not whole else ("torch", "")
+        if "functools.partial" in classes and call.args:
+            made = module.qualify(call.args[0])
+            return ("partial" if made & {DATA_LOADER, *subclasses} and not _only_called(module, call) else None), ""
+        return ("foreign" if library_of(module, call) is not None else None), ""
+    if not whole or loaders != classes:
+        return "subclass", "which class it is, is not seen"
+    derived = [class_named(module, call, name) for name in sorted(loaders - {DATA_LOADER})]
+    whys = [deviation(module, cls) if cls is not None else "the class is not seen" for cls in derived]
+    why = next((w for w in whys if w), "")
+    return ("subclass" if why else "torch"), why
+
+
+def _only_called(module: Module, made: ast.Call) -> bool:
+    """Whether a ``partial`` is only called by its name, so that each of these calls is known to build a loader."""
+    parent = module.parents[made]
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if not isinstance(target, ast.Name):
+        return False
+    readers = [use for d in module.bindings.definitions_at(target, target.id) for use in module.bindings.readers(d)]
+    calls = [module.parents[use] for use in readers]
+    return bool(calls) and all(isinstance(c, ast.Call) and partial_behind(module, c) is made for c in calls)
 
 
 def loader_subclasses(project: Project) -> frozenset[str]:

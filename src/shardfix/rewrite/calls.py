@@ -46,14 +46,17 @@ def parse_expression(text: str) -> libcst.BaseExpression:
 
 
 def read_call(text: str) -> Listing:
-    """The arguments of a call. A positional argument has no name, an unpacked one the name ``*`` or ``**``.
+    """The arguments of a call, or the items of a dict display by their keys. A positional argument has no name, an
+    unpacked one the name ``*`` or ``**``.
 
     Raises:
-        ValueError: the text is not just one call.
+        ValueError: the text is not just one call or dict.
     """
     import libcst
 
     call = parse_expression(text)
+    if isinstance(call, libcst.Dict) and len(call.lpar) == 1:
+        return _read_dict(text, call)
     if not isinstance(call, libcst.Call) or len(call.lpar) != 1:
         raise ValueError("there is no call here")
     code = printer(text).code_for_node
@@ -68,6 +71,31 @@ def read_call(text: str) -> Listing:
         items.append(Item(name, written, comma, gap, len(written) - len(code(arg.value))))
     listing = Listing("", code(call.whitespace_before_args), tuple(items), ")")
     return replace(listing, head=text[: len(text) - len(listing.code())])
+
+
+def _read_dict(text: str, node: libcst.Dict) -> Listing:
+    import libcst
+
+    code = printer(text).code_for_node
+    items = []
+    for element in node.elements:
+        comma, gap = "", ""
+        if isinstance(element.comma, libcst.Comma):
+            comma, gap = code(element.comma.whitespace_before) + ",", code(element.comma.whitespace_after)
+        written = code(element.with_changes(comma=libcst.MaybeSentinel.DEFAULT))
+        key = element.key if isinstance(element, libcst.DictElement) else None
+        name = key.evaluated_value if isinstance(key, libcst.SimpleString) else "**" if key is None else ""
+        items.append(Item(str(name), written, comma, gap, len(written) - len(code(element.value))))
+    end = code(node.rbrace.whitespace_before)
+    lead = code(node.lbrace.whitespace_after)
+    if items:
+        items[-1] = replace(items[-1], gap=items[-1].gap + end)
+    else:
+        lead += end
+    listing = Listing("{", lead, tuple(items), "}")
+    if listing.code() != text:
+        raise ValueError("the dict's layout is not understood")
+    return listing
 
 
 def edit_call(
@@ -98,6 +126,8 @@ def edit_call(
     dropped = {edit.name for edit in edits if isinstance(edit, DropKeyword)}
     if both := sorted((dropped | replaced) & set(values)):
         raise ValueError(f"one edit sets `{both[0]}`, another removes it")
+    if values and listing.tail == "}":
+        raise ValueError("an item of a dict is no keyword")
     before = read_call(original) if original is not None and original != text else listing
     for edit in values.values():
         listing = _set(listing, before, edit, newline, indent)

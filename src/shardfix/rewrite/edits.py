@@ -16,7 +16,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class DropKeyword:
-    """Remove a keyword argument from a call; comments beside it survive."""
+    """Remove a keyword argument from a call, or an item by its key from a dict display; comments beside it survive."""
 
     path: str
     call: Span
