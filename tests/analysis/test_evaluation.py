@@ -40,6 +40,11 @@ LOOP = "for b in val_loader:\n        pass\n"
         ),
         pytest.param("@rank_zero_only\ndef run():\n    " + LOOP, "@rank_zero_only", id="a decorator"),
         pytest.param("def run():\n    " + LOOP + "if rank == 0:\n    run()\nrun()\n", "", id="another caller is not"),
+        pytest.param(
+            "def run(rank):\n    " + LOOP + "if world_size > 1:\n    spawn(run)\nelse:\n    run(0)\n",
+            "",
+            id="spawned for several, called for one",
+        ),
         pytest.param("if rank == 1:\n    " + LOOP, "", id="another rank"),
         pytest.param("if epoch == 0:\n    " + LOOP, "", id="another condition"),
         pytest.param("if rank == 0:\n    print(1)\nfor b in val_loader:\n    pass\n", "", id="beside the loop"),

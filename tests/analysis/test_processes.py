@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from loaders import module
+from loaders import module, project
 
 from shardfix.analysis.processes import is_main_test, main_process_guard
 
@@ -63,3 +63,16 @@ def test_work_is_left_to_one_rank(program: str, guarded: bool) -> None:
     found = module(program)
     (work,) = [c for c in found.calls if found.source.source(c) == "work()"]
     assert (main_process_guard(found, work) is not None) is guarded
+
+
+def test_a_function_that_another_file_hands_on_is_left_to_more_than_its_callers() -> None:
+    files = {
+        "work.py": "def run(rank):\n    work()\n",
+        "train.py": "from work import run\nif rank == 0:\n    run(0)\n",
+    }
+    found = project(files).modules["work.py"]
+    (work,) = found.calls
+    assert main_process_guard(found, work) is not None
+    found = project({**files, "spawn.py": "import work\nspawn(work.run)\n"}).modules["work.py"]
+    (work,) = found.calls
+    assert main_process_guard(found, work) is None

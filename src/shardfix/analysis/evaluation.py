@@ -12,7 +12,7 @@ from shardfix.analysis.flow import Flow, Use, last_name
 from shardfix.analysis.learning import evaluates
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import main_process_guard
+from shardfix.analysis.processes import handed_on, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 
 _REDUCTIONS = frozenset(
@@ -100,10 +100,13 @@ def _guards(module: Module, flow: Flow, uses: Sequence[Use]) -> tuple[Evidence |
     guards: list[ast.expr | None] = []
     for use in uses:
         here = main_process_guard(module, use.node)
-        calls = module.callers(module.scope(use.node))
+        function = module.scope(use.node)
+        calls = module.callers(function)
         # A function that evaluates what it is given may be guarded for this loader and not for another.
-        mine = [c for c in calls if any(a in flow.aliases for a in [*c.args, *(k.value for k in c.keywords)])]
+        mine = [c for c in calls if any(a in flow.aliases for a in arguments_of(c))]
         outer = mine or list(use.calls) or calls
+        if not mine and handed_on(module, function):
+            outer = []  # more runs it than its calls: mp.spawn(main, ...)
         guards.extend([here] if here is not None or not outer else [main_process_guard(module, c) for c in outer])
     found = [g for g in guards if g is not None]
     if not found:

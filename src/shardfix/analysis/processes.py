@@ -6,6 +6,7 @@ import ast
 
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.module import Module
+from shardfix.analysis.objects import imported_loads
 
 _RANKS = frozenset(
     {
@@ -231,7 +232,7 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
             break
         previous = outer
     if function is not None and depth < 4:
-        callers = module.callers(function) if not _handed_on(module, function) else []
+        callers = module.callers(function) if not handed_on(module, function) else []
         guards = [main_process_guard(module, call, depth + 1) for call in callers]
         if callers and all(g is not None for g in guards):
             return guards[0]
@@ -305,12 +306,12 @@ def _asks_for_ranks(test: ast.expr) -> bool:
     return compared and isinstance(test, ast.Compare) and is_rank(test.left)
 
 
-def _handed_on(module: Module, function: ast.AST) -> bool:
+def handed_on(module: Module, function: ast.AST) -> bool:
     """Whether a function is passed or stored (``mp.spawn(main_worker, ...)``): then more runs it than its callers. A
     look at its name (``not evaluate``) is neither."""
     looks = (ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Attribute, ast.If, ast.While, ast.Expr)
     for d in module.bindings.definitions_at(function, getattr(function, "name", "")):
-        for use in module.bindings.readers(d):
+        for use in [*module.bindings.readers(d), *imported_loads(module, d)]:
             parent = module.parents[use]
             called = isinstance(parent, ast.Call) and parent.func is use
             asked = isinstance(parent, looks) or (isinstance(parent, ast.IfExp) and parent.test is use)
