@@ -195,3 +195,27 @@ def test_a_loader_handed_to_what_is_not_read_says_to_what() -> None:
     found = site(TORCH + "from engine import fit\nfit(DataLoader(d))\n")
     assert found.flow.lost == {"engine.fit"}
     assert [u.kind for u in found.flow.uses] == ["argument"]
+
+
+ACCELERATOR = "from accelerate import Accelerator\naccelerator = Accelerator()\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "class Trainer:\n    def __init__(self):\n        self.accelerator = Accelerator()\n"
+            "        self.loader = DataLoader(d)\n"
+            "    def setup(self):\n        self.loader = self.accelerator.prepare(self.loader)\n"
+            "    def fit(self):\n        for b in self.loader:\n            pass\n",
+            id="an attribute that another method replaces",
+        ),
+        pytest.param(
+            "a, b = map(accelerator.prepare, [DataLoader(d), x])\nfor batch in a:\n    pass\n", id="mapped over a list"
+        ),
+    ],
+)
+def test_what_prepare_returns_takes_the_loaders_place(text: str) -> None:
+    found = site(TORCH + ACCELERATOR + text)
+    assert [u.prepared is not None for u in found.flow.of("iterate")] == [True]
+    assert found.owner == "accelerate"

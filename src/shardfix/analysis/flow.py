@@ -7,10 +7,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
-from shardfix.analysis.bindings import Definition
+from shardfix.analysis.accelerators import is_accelerator, is_prepare, is_trainer_hook
 from shardfix.analysis.module import Module, attribute_key
-from shardfix.analysis.objects import crowded, field_of, imported_loads, instance_loads, self_loads
+from shardfix.analysis.objects import crowded, family, field_of, imported_loads, instance_loads, self_loads
 from shardfix.analysis.rebinding import Rebinding, always_before, rebindings, replaced
 
 UseKind = Literal[
@@ -119,6 +118,13 @@ def last_name(func: ast.expr) -> str:
 
 def follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] = ()) -> Flow:
     """Follow the value of ``origin`` through names, attributes, containers, parameters, returns and files."""
+    known = module.project.flows if module.project is not None else {}
+    if (origin, prepare_functions) not in known:
+        known[origin, prepare_functions] = _follow(module, origin, prepare_functions)
+    return known[origin, prepare_functions]
+
+
+def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...]) -> Flow:
     walker = _Walker(module, prepare_functions)
     walker.push(_State(origin))
     steps = 0
@@ -268,9 +274,11 @@ class _Walker:
         m = self.module
         cls = m.class_of(target)
         if isinstance(target.value, ast.Name) and target.value.id == "self" and cls is not None:
-            if self.stands(s, cls, target):
+            if self.stands(target):
+                prepares = [] if s.prepared is not None else self.prepared_later(cls, target)
                 for load in self_loads(m, cls, target.attr):
-                    if not m.bindings.reaching(load):  # else a definition in its own method decides
+                    # A definition in the load's own method decides, and what prepare() returns replaces the value.
+                    if not m.bindings.reaching(load) and (not prepares or m.parents[load] in prepares):
                         self.push(s.at(load))
             for load in self.loads(cls, target.attr, others=True):
                 if not self.replaced_before(load):
@@ -290,29 +298,32 @@ class _Walker:
         own = [] if others else self_loads(self.module, cls, attribute)
         return [*own, *instance_loads(self.module, cls, attribute)]
 
-    def stands(self, s: _State, cls: ast.ClassDef, target: ast.Attribute) -> bool:
-        """Whether a method's end leaves the value in ``self.x``, and none replaces it by what prepare() returns."""
+    def stands(self, target: ast.Attribute) -> bool:
+        """Whether a method's end leaves the value in ``self.x``."""
         m = self.module
         method = m.function(target)
         key = f"self.{target.attr}"
-        mine = m.bindings.definitions_at(target, key)
         if method is None:
             return False
         standing = m.bindings.exit_of(method).get(key, frozenset())
-        if standing and not any(d in standing for d in mine):
-            return False
-        return s.prepared is not None or not self.rebound_prepared(cls, target.attr, mine)
+        return not standing or any(d in standing for d in m.bindings.definitions_at(target, key))
 
-    def rebound_prepared(self, cls: ast.ClassDef, attribute: str, mine: frozenset[Definition]) -> bool:
-        """Whether another method replaces the attribute by what ``prepare`` makes of it."""
-        for d in self.module.attribute_values(cls, attribute):
-            if d in mine or not isinstance(d.value, ast.Call):
-                continue
-            if is_prepare(self.module.home(d.value), d.value, self.prepare_functions) and any(
-                isinstance(a, ast.Attribute) and a.attr == attribute for a in d.value.args
-            ):
-                return self.module.function(d.node) is not None
-        return False
+    def prepared_later(self, cls: ast.ClassDef, target: ast.Attribute) -> list[ast.AST]:
+        """The calls in other methods that prepare ``self.x`` and put what they return in its place."""
+        m = self.module
+        mine = m.bindings.definitions_at(target, f"self.{target.attr}")
+        calls = [
+            d.value
+            for member in family(m, cls)
+            for d in m.attribute_values(member, target.attr)
+            if d not in mine and isinstance(d.value, ast.Call) and m.function(d.node) is not None
+        ]
+        return [
+            call
+            for call in calls
+            if is_prepare(m.home(call), call, self.prepare_functions)
+            and any(isinstance(a, ast.Attribute) and a.attr == target.attr for a in call.args)
+        ]
 
     def replaced_before(self, load: ast.Attribute) -> bool:
         """Whether an attribute is assigned anew on every path to a load."""
@@ -372,6 +383,10 @@ class _Walker:
             # prepare(*loaders) or prepare(loaders): the result has the same form.
             self.prepare(s, call, argument)
             return
+        elif name == "map" and self.maps_prepare(m, call) and argument in call.args[1:]:
+            self.use("prepare", call, s)
+            self.push(replace(s.at(call), prepared=call))
+            return
         elif name in ("list", "tuple", "iter", "sorted", "reversed", "enumerate", "zip", "dict"):
             access: tuple[Selector, ...] = (ANY, *s.access[1:])
             if name == "enumerate":
@@ -391,6 +406,11 @@ class _Walker:
             return
         if not self.handed(s, call, argument):
             self.unseen(s, call)
+
+    def maps_prepare(self, m: Module, call: ast.Call) -> bool:
+        """``map(accelerator.prepare, loaders)``"""
+        func = call.args[0] if call.args else None
+        return isinstance(func, ast.Attribute) and func.attr == "prepare" and is_accelerator(m, func.value)
 
     def handed(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
         """Follow a value into the functions that a call of the project runs; False where one of them is not seen."""

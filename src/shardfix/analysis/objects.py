@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.bindings import Definition
-from shardfix.analysis.calling import derived_classes, instance_classes
+from shardfix.analysis.calling import derived_classes
 from shardfix.analysis.module import Module
 
 _LOADS = 400  # an attribute that is read more often is not looked for on every object that has one of its name
@@ -42,7 +42,7 @@ def instance_loads(module: Module, cls: ast.ClassDef, attribute: str) -> list[as
     own = module.home(cls)
     loads = own.attribute_loads.get(attribute, []) if crowded(own, attribute) else attribute_loads(own, attribute)
     others = [n for n in loads if not (isinstance(n.value, ast.Name) and n.value.id in ("self", "cls"))]
-    return [n for n in others if not relatives.isdisjoint(instance_classes(module.home(n), n.value))]
+    return [n for n in others if not relatives.isdisjoint(module.instances(n.value))]
 
 
 def imported_loads(module: Module, d: Definition) -> list[ast.expr]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import canonical
 from shardfix.analysis.tree import home
+
+if TYPE_CHECKING:
+    from shardfix.analysis.flow import Flow
 
 _OUTSIDE = ("torch.", "accelerate.", "builtins.", "<local>.", "transformers.")
 _PLACES = 64  # where a name is looked for
@@ -23,6 +27,7 @@ class Project:
     by_name: dict[str, Module] = field(default_factory=dict)
     imports: dict[str, set[str]] = field(default_factory=dict)
     importers: dict[str, set[str]] = field(default_factory=dict)
+    flows: dict[tuple[ast.expr, tuple[str, ...]], Flow] = field(default_factory=dict)  # where values go, once asked
     _calls: dict[str, list[ast.Call]] | None = None
     _renamed: dict[str, set[str]] = field(default_factory=dict)
     _loads: dict[str, list[ast.Attribute]] | None = None
