@@ -62,6 +62,7 @@ class Module:
     project: Project | None = None  # what it is linked into
     _qualified: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
     _callers: dict[tuple[ast.AST, bool], list[ast.Call]] = field(default_factory=dict)
+    _instances: dict[ast.expr, list[ast.ClassDef]] = field(default_factory=dict)
     _lineages: dict[ast.ClassDef, list[ast.ClassDef]] = field(default_factory=dict)
     _called: dict[tuple[ast.Call, bool], list[ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
 
@@ -91,6 +92,7 @@ class Module:
         self._callers.clear()
         self._called.clear()
         self._lineages.clear()
+        self._instances.clear()
 
     def qualify(self, node: ast.expr, depth: int = 0) -> frozenset[str]:
         """Every qualified name that an expression may stand for, resolved by scope; empty if none is known."""
@@ -244,7 +246,10 @@ class Module:
 
     def instances(self, node: ast.expr) -> list[ast.ClassDef]:
         """The classes of this project of which the value of an expression is an instance; empty if not all are seen."""
-        return instance_classes(self.home(node), node)
+        own = self.home(node)
+        if node not in own._instances:
+            own._instances[node] = instance_classes(own, node)
+        return own._instances[node]
 
     # -- calls -----------------------------------------------------------------------------------------------
 
