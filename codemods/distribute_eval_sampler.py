@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import shard
 
-from shardfix.analysis.accumulation import accumulated
+from shardfix.analysis.accumulation import accumulated, same_source
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.learning import does, evaluates
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import is_world_size, main_process_guard
+from shardfix.analysis.processes import distributed_test, is_world_size, main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
-from shardfix.rewrite.edits import Edit, SetKeyword
+from shardfix.rewrite.edits import DropImport, Edit, ReplaceExpression, SetKeyword
 
 
 def _ordered(module: Module, arms: Sequence[Arm]) -> list[Edit]:
@@ -35,18 +35,8 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
     module = site.module
     arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
     distributed = [a for a in arms if a.kind == "distributed"]
-    guard = site.evaluation.guard or site.evaluation.sometimes
-    if guard is not None:
-        where = "" if site.evaluation.guard is not None else " on one of its paths"
-        return [
-            Finding(
-                "SHD706",
-                site.location,
-                f"a distributed sampler in an evaluation that one rank alone runs{where}: it sees 1/W of the samples",
-                (guard, module.evidence(distributed[0].node)),
-                "evaluate on every rank and reduce the metric, or use a plain loader on the main process",
-            )
-        ]
+    if site.evaluation.guard is not None or site.evaluation.sometimes is not None:
+        return [_of_one_rank(site, distributed)]
     metric = _metric(site, distributed)
     edits = _ordered(module, arms)
     if not edits:
@@ -71,6 +61,69 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
         evidence=tuple(module.evidence(a.node) for a in distributed),
     )
     return [change, metric] if metric is not None else [change]
+
+
+def _of_one_rank(site: Site, distributed: Sequence[Arm]) -> Change | Finding | str:
+    """A sampler that deals to all ranks in an evaluation that one rank alone runs."""
+    module, found = site.module, site.evaluation
+    guard = found.guard or found.sometimes
+    assert guard is not None
+    plain = _plain_arm(site)
+    if found.undistributed is not None and plain is not None:
+        return f"only a run of one process evaluates (line {guard.location.line}), in which no sampler shards"
+    evidence = (guard, module.evidence(distributed[0].node))
+    if found.guard is not None and plain is not None and site.options.unsafe:
+        conditional = module.parents[plain.node]
+        made = [a.node for a in distributed if isinstance(a.node, ast.Call) and isinstance(a.node.func, ast.Name)]
+        unused = [DropImport(module.home(call).path, module.source.source(call.func)) for call in made]
+        return Change(
+            site.location,
+            "distribute_eval_sampler",
+            ("SHD505",),
+            "unsafe",
+            "let the one rank that evaluates read everything",
+            (
+                ReplaceExpression(*module.place(conditional), module.source.source(plain.node)),
+                *dict.fromkeys(unused),
+            ),
+            reason="it evaluates W times as many samples as before, and the other ranks wait for it where they next "
+            "combine something",
+            consequences=("the metric covers all samples; until now it covered the first rank's share of them",),
+            evidence=evidence,
+        )
+    where = "" if found.guard is not None else " on one of its paths"
+    remedy = "evaluate on every rank and reduce the metric, or use a plain loader on the main process"
+    if found.guard is not None and plain is not None:
+        remedy += "; `--unsafe` takes the distributed sampler out"
+    message = f"a distributed sampler in an evaluation that one rank alone runs{where}: it sees 1/W of the samples"
+    return Finding("SHD706", site.location, message, evidence, remedy)
+
+
+def _plain_arm(site: Site) -> Arm | None:
+    """The arm that runs of one process take, where the other one is a DistributedSampler and the two stand in one
+    conditional expression that nothing else uses."""
+    if site.batch_arms or len(site.arms) != 2:
+        return None
+    plain = next((a for a in site.arms if a.kind in ("sequential", "none")), None)
+    other = next((a for a in site.arms if a.kind == "distributed"), None)
+    if plain is None or other is None:
+        return None
+    module = site.module
+    conditional = module.parents[plain.node]
+    if not isinstance(conditional, ast.IfExp) or {conditional.body, conditional.orelse} != {plain.node, other.node}:
+        return None
+    several = distributed_test(conditional.test)
+    if several is None or several is not (conditional.body is other.node):
+        return None
+    if plain.kind == "sequential":
+        drawn = next(
+            (v for name in ("data_source", "dataset") if plain.arguments and (v := plain.arguments.value(name))), None
+        )
+        if drawn is None or site.dataset is None or not same_source(drawn, site.dataset):
+            return None
+    inside = set(ast.walk(site.call))
+    read = [r for d in plain.definitions for r in module.bindings.readers(d)]
+    return plain if all(r in inside for r in read) else None
 
 
 def _may_train(site: Site) -> bool:
@@ -257,6 +310,23 @@ _EVAL = (
     "    return hits.mean()\n"
 )
 
+_BOTH = "from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler\n"
+_PLAIN = "from torch.utils.data import DataLoader, SequentialSampler\n"
+_ONE_RANK = (
+    "import torch\n"
+    "import torch.distributed as dist\n"
+    "{1}"
+    "\n"
+    'dist.init_process_group("gloo")\n'
+    "world_size = dist.get_world_size()\n"
+    "val_set = [(i, i % 2) for i in range(7)]\n"
+    "val_loader = DataLoader(val_set, sampler={0})\n"
+    "if dist.get_rank() == 0:\n"
+    "    with torch.no_grad():\n"
+    "        hits = sum((index == label).sum() for index, label in val_loader)\n"
+    "    print(hits / len(val_set))\n"
+)
+
 RULE = Rule(
     name="distribute_eval_sampler",
     command="DistributeEvalSampler",
@@ -265,9 +335,10 @@ RULE = Rule(
         "SHD501": "evaluation in shuffled order",
         "SHD502": "padding counted in a reduced metric",
         "SHD503": "sharded evaluation that is not reduced",
+        "SHD505": "one rank evaluates and reads its share only",
     },
     tier="safe",
-    tiers={"SHD502": "report", "SHD503": "report"},
+    tiers={"SHD502": "report", "SHD503": "report", "SHD505": "unsafe"},
     why=(
         "Without a sampler each of W ranks evaluates every sample: W times the work. A DistributedSampler shuffles "
         "unless told shuffle=False, so files written in order are permuted. It pads: 7 samples on 2 ranks become 8 "
@@ -349,6 +420,13 @@ RULE = Rule(
                 "val_loader = DataLoader(val_set, batch_size=2, sampler=val_sampler)\n",
             ),
             code="SHD302",
+        ),
+        Example(
+            "one rank alone evaluates, and reads its share only",
+            _ONE_RANK.format("SequentialSampler(val_set) if world_size == 1 else DistributedSampler(val_set)", _BOTH),
+            _ONE_RANK.format("SequentialSampler(val_set)", _PLAIN),
+            code="SHD505",
+            unsafe=True,
         ),
         Example(
             "a DistributedSampler that shuffles evaluation by default",

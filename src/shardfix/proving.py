@@ -133,6 +133,8 @@ def _exact(site: Site) -> bool:
 
 def _recipe_of(change: Change, before: Site, after: Site) -> Recipe | Unproven:
     code = change.codes[0]
+    if code == "SHD505":
+        return Unproven("one rank alone reads it: there are no shares to compare", before.location)
     swallowed = code == "SHD402" and any(_in_try(before, told.call) for told in before.told)
     kind: Kind = "redundant" if code in _REDUNDANT or swallowed else "fault"
     feeds = _feeds_metric(after) and code == "SHD302"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from plans import codes, planned
+from plans import codes, edited, planned
+
+from shardfix.analysis.model import Options
 
 HEAD = (
     "import torch\nimport torch.distributed as dist\n"
@@ -69,3 +71,37 @@ def test_what_the_accelerator_gathers_of_an_unprepared_loader_keeps_its_padding(
     text = "from accelerate import Accelerator\n" + HEAD + "accelerator = Accelerator()\n"
     text += "val_loader = DataLoader(val_set)\n" + LOOP + "n = accelerator.gather_for_metrics(n)\n"
     assert ["SHD302"] not in codes(text)
+
+
+ONE_RANK = HEAD + "sampler = {} if args.local_rank == -1 else DistributedSampler(val_set)\n"
+ONE_RANK += (
+    "val_loader = DataLoader(val_set, sampler=sampler)\n{}:\n    with torch.no_grad():\n        for b in val_loader:\n"
+)
+ONE_RANK += "            n += b\n"
+UNSAFE = Options(sanitizer="off", unsafe=True)
+
+
+@pytest.mark.parametrize(
+    ("plain", "guard", "expected"),
+    [
+        pytest.param("torch.utils.data.SequentialSampler(val_set)", "if rank == 0", "SHD505", id="in order"),
+        pytest.param("None", "if args.local_rank in [-1, 0]", "SHD505", id="none"),
+        pytest.param("torch.utils.data.SequentialSampler(other)", "if rank == 0", "SHD706", id="of another dataset"),
+        pytest.param("torch.utils.data.RandomSampler(val_set)", "if rank == 0", "SHD706", id="shuffled"),
+        pytest.param("None", "if args.local_rank == -1", "", id="a run of one process only"),
+    ],
+)
+def test_one_rank_that_evaluates_alone_reads_everything(plain: str, guard: str, expected: str) -> None:
+    text = ONE_RANK.format(plain, guard)
+    reported = expected.replace("505", "706")
+    assert codes(text) == [[reported] if reported else []]
+    assert codes(text, UNSAFE) == [[expected] if expected else []]
+    if expected == "SHD505":
+        assert edited(text, UNSAFE) == text.replace(
+            f"{plain} if args.local_rank == -1 else DistributedSampler(val_set)", plain
+        ).replace("DataLoader, DistributedSampler, Subset", "DataLoader, Subset")
+
+
+def test_a_sampler_that_is_read_elsewhere_too_is_left_to_one_rank() -> None:
+    text = ONE_RANK.format("None", "if rank == 0") + "sampler.set_epoch(1)\n"
+    assert codes(text, UNSAFE) == [["SHD706"]]

@@ -12,7 +12,7 @@ from shardfix.analysis.flow import Flow, Use, last_name
 from shardfix.analysis.learning import evaluates
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import handed_on, main_process_guard
+from shardfix.analysis.processes import distributed_test, handed_on, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 
 _REDUCTIONS = frozenset(
@@ -57,6 +57,7 @@ class Evaluation:
         functions: the functions (or the module) that hold the loops.
         gathers: a gather through an Accelerator.
         sometimes: such a condition on one path, where another path has none.
+        undistributed: the condition because of which only runs of one process evaluate.
     """
 
     guard: Evidence | None
@@ -66,6 +67,7 @@ class Evaluation:
     functions: tuple[ast.AST, ...]
     gathers: Evidence | None = None
     sometimes: Evidence | None = None
+    undistributed: Evidence | None = None
 
 
 def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluation:
@@ -76,7 +78,7 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
     for use in iterations:
         loops.append(use.node)
         functions.append(module.scope(use.node))
-    guard, sometimes = _guards(module, flow, iterations or flow.of("argument"))
+    guard, sometimes, undistributed = _guards(module, flow, iterations or flow.of("argument"))
     reduction = None
     for function in functions:
         reduction = reduction or find_reduction(module, function)
@@ -92,11 +94,14 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
     why = reasons[0] if reasons and all(r is not None for r in reasons) else None
     positional = next((e for e in (_positional(module, loop) for loop in loops) if e is not None), None)
     gathers = next((e for e in (_gathered(module, f) for f in functions) if e is not None), None)
-    return Evaluation(guard, reduction, why, positional, tuple(functions), gathers, sometimes)
+    return Evaluation(guard, reduction, why, positional, tuple(functions), gathers, sometimes, undistributed)
 
 
-def _guards(module: Module, flow: Flow, uses: Sequence[Use]) -> tuple[Evidence | None, Evidence | None]:
-    """The condition because of which one process alone runs the loops, and such a condition of some of them only."""
+def _guards(
+    module: Module, flow: Flow, uses: Sequence[Use]
+) -> tuple[Evidence | None, Evidence | None, Evidence | None]:
+    """The condition because of which one process alone runs the loops, such a condition of some of them only, and the
+    first if all of them ask for a run of one process."""
     guards: list[ast.expr | None] = []
     for use in uses:
         here = main_process_guard(module, use.node)
@@ -110,9 +115,11 @@ def _guards(module: Module, flow: Flow, uses: Sequence[Use]) -> tuple[Evidence |
         guards.extend([here] if here is not None or not outer else [main_process_guard(module, c) for c in outer])
     found = [g for g in guards if g is not None]
     if not found:
-        return None, None
+        return None, None, None
     first = module.evidence(found[0])
-    return (first, None) if len(found) == len(guards) else (None, first)
+    if len(found) < len(guards):
+        return None, first, None
+    return first, None, first if all(distributed_test(g) is not None for g in found) else None
 
 
 def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast.Call | None = None) -> Evidence | None:
