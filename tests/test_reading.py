@@ -8,7 +8,7 @@ import pytest
 
 from shardfix import engine
 from shardfix.config import load
-from shardfix.reading import old_accelerate
+from shardfix.reading import old_accelerate, read_project
 
 PREPARED = (
     "from accelerate import Accelerator\n"
@@ -80,7 +80,7 @@ def test_a_class_derived_from_dataloader_is_found_where_only_its_own_name_stands
     (tmp_path / "train.py").write_text("from loaders import Endless\n\nstream = Endless(list(range(8)))\n")
     (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
     assert str(site.location) == "train.py:3:10"
-    assert site.sampler == "Endless (its own)"
+    assert site.sampler == "default"  # the class adds nothing
 
 
 @pytest.mark.parametrize(
@@ -139,3 +139,15 @@ def test_a_file_that_is_read_for_another_s_sake_is_no_error(tmp_path: Path) -> N
     result = engine.scan([tmp_path], config=load(tmp_path))
     assert result.problems == ()
     assert len(result.sites) == 1
+
+
+def test_a_file_that_imports_a_loader_is_read_for_its_loop(tmp_path: Path) -> None:
+    """It speaks of nothing that makes it worth reading by itself."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "data.py").write_text(
+        "from torch.utils.data import DataLoader\n\nloader = DataLoader(list(range(8)))\n"
+    )
+    (tmp_path / "train.py").write_text("from data import loader\n\nfor batch in loader:\n    pass\n")
+    (tmp_path / "other.py").write_text("loader = None\n")
+    reading = read_project([], load(tmp_path))
+    assert sorted(reading.project.modules) == ["data.py", "train.py"]

@@ -24,14 +24,15 @@ class Beyond:
 
     Args:
         files: the paths of files that define something that is asked for.
-        callers: for functions that nothing read so far calls, the name of the function and of what it is imported from.
+        callers: for functions that nothing read so far calls, and for variables that hold a loader, their name and the name
+            of what they are imported from.
     """
 
     files: frozenset[str]
     callers: frozenset[tuple[str, str]]
 
     def calls(self, data: bytes) -> bool:
-        """Whether a file may call one of the functions: it imports what holds the function, and mentions its name."""
+        """Whether a file may use one of them: it imports what holds it, and mentions its name."""
         return any(
             name.encode() in data and re.search(_IMPORT % re.escape(holder.encode()), data)
             for name, holder in self.callers
@@ -62,6 +63,7 @@ def beyond(
     by_name = {module_name(path): path for path in files}
     wanted: set[str] = set()
     functions: dict[ast.AST, Module] = {}
+    variables: set[tuple[str, str]] = set()
     for module in dict.fromkeys(m for m, _ in made):
         folder = module.path
         while "/" in folder:
@@ -73,6 +75,7 @@ def beyond(
             flow = follow(module, call, prepare)
             for name in flow.lost:
                 wanted |= set(_chain(name, module, project.modules, by_name))
+            variables |= _variables(module, call)
             places: list[ast.AST] = [call, *(u.node for u in flow.of("returned", "iterate", "next"))]
             for place in places:
                 outer = module.function(place)
@@ -85,8 +88,15 @@ def beyond(
                         wanted |= set(_chain(name, loop, project.modules, by_name))
     return Beyond(
         frozenset(path for path in wanted if path in files and path not in project.modules),
-        frozenset(_uncalled(functions)),
+        frozenset(_uncalled(functions)) | variables,
     )
+
+
+def _variables(module: Module, call: ast.Call) -> set[tuple[str, str]]:
+    """The variable at the top level of a file to which a construction is assigned, which other files may import."""
+    statement = module.parents[call]
+    targets = statement.targets if isinstance(statement, ast.Assign) and module.function(call) is None else []
+    return {(t.id, module.name.rpartition(".")[2]) for t in targets if isinstance(t, ast.Name)}
 
 
 def _helpers(module: Module, loop: ast.AST) -> Iterable[ast.Call]:
