@@ -147,6 +147,12 @@ MADE = "def make(kind):\n    return DataLoader(data[kind])\n"
             id="made of the training split, evaluated",
         ),
         pytest.param(
+            "ds = {'train': a, 'test': b}[split]\nx = DataLoader(ds)\n" + EVAL + "check(x)\n",
+            "eval",
+            "",
+            id="made of either",
+        ),
+        pytest.param(
             "x = DataLoader(ds, sampler=train_sampler)\n" + EVAL + "check(x)\n", "eval", "", id="its sampler's name"
         ),
         pytest.param(

@@ -110,9 +110,8 @@ def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Sh
             why = f"{_at(module, construction, evaluates[0].use.node)} evaluates; what "
             why += f"{_at(module, construction, open_order.call)} wants it for is not shown"
             return ShownRole("unknown", why, (module.evidence(evaluates[0].use.node), module.evidence(open_order.call)))
-        origin = _first(names.origin)
-        if said == "unknown" and origin == "train":
-            said = origin
+        if said == "unknown" and _agreed(names.origin) == "train":
+            said = "train"
         return _unless(module, construction, "eval", said, evaluates[0].use.node)
     if said != "unknown":
         return ShownRole(said)
