@@ -24,8 +24,8 @@ class Beyond:
 
     Args:
         files: the paths of files that define something that is asked for.
-        callers: for functions that nothing read so far calls, and for variables that hold a loader, their name and the name
-            of what they are imported from.
+        callers: for functions that nothing read so far calls, and for variables that hold a loader, their name and that of
+            what they are imported from.
     """
 
     files: frozenset[str]
