@@ -10,7 +10,7 @@ from shardfix.codemods._findings import refuse
 from shardfix.codemods.insert_set_epoch import Untold, is_read_once, tell_epoch
 
 from shardfix.analysis.datasets import is_stream, means_rank, rank_in
-from shardfix.analysis.groups import group_at
+from shardfix.analysis.groups import Group, group_at
 from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import is_world_size, main_process_guard, some_ranks
@@ -18,8 +18,17 @@ from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.samplers import Arm, same_expression
 from shardfix.analysis.sites import Site
 from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
-from shardfix.rewrite.edits import DropImport, DropKeyword, Edit, InsertStatements, ReplaceExpression, SetKeyword
+from shardfix.rewrite.edits import (
+    DropImport,
+    DropKeyword,
+    DropStatement,
+    Edit,
+    InsertStatements,
+    ReplaceExpression,
+    SetKeyword,
+)
 
+_DEPTH = 6  # callers that are looked at, one behind the other
 _WIDTH = 119  # a longer line is broken at its arguments
 
 
@@ -179,6 +188,12 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         numbers = [f"num_replicas={accelerator}.num_processes", f"rank={accelerator}.process_index"]
     else:
         group = group_at(module, place)
+        if group.exists == "unknown" and site.ownership.targeted:
+            early = _at_import(module, place, 0)
+            if early is not None:
+                note = "it is built while its file is imported"
+                return refuse(site, "SHD913", note=note, evidence=(module.evidence(early),))
+            group = Group("optional")
         if group.exists == "unknown":
             return refuse(site, "SHD913")
         if group.exists == "optional":
@@ -213,16 +228,37 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         replaced = _replace_sampler(site, class_name, numbers, shuffle, condition)
         if isinstance(replaced, Finding):
             return replaced
-        name = replaced[0]
-        edits.extend(replaced[1])
+        name, replacing = replaced
+        edits.extend(replacing)
     ask = ("none" if arm is None else "kind") if condition else ""
-    told = tell_epoch(site, name, ask, class_name, sampler_is_new=arm is None)
+    new = arm is None or any(isinstance(e, InsertStatements) and e.lines[0].startswith(f"{name} = ") for e in edits)
+    told = tell_epoch(site, name, ask, class_name, sampler_is_new=new)
     if isinstance(told, Untold):
         if tell and not is_read_once(site) and not site.answered("epoch", "told"):
             return refuse(site, told.code, instead=told.why)
     elif tell or site.options.eval_set_epoch:
         edits.extend(told)
     return edits
+
+
+def _at_import(module: Module, node: ast.AST, depth: int) -> ast.AST | None:
+    """What runs a place while its file is imported by another, before anybody can make a process group; else None."""
+    own = module.home(node)
+    function = module.function(node)
+    if function is None:
+        main = any(isinstance(n, ast.If) and _asks_main(n.test) for n in module.around(node))
+        imported = own.project is not None and bool(own.project.importers.get(own.path))
+        return node if imported and not main else None
+    if depth < _DEPTH:
+        for call in module.callers(function):
+            early = _at_import(module, call, depth + 1)
+            if early is not None:
+                return early
+    return None
+
+
+def _asks_main(test: ast.expr) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(test))
 
 
 def _held_elsewhere(site: Site, shuffle: str) -> str:
@@ -242,17 +278,23 @@ def _held_elsewhere(site: Site, shuffle: str) -> str:
     return ""
 
 
-def _assignment(name: str, class_name: str, arguments: list[str], condition: str, width: int) -> list[str]:
-    """``name = DistributedSampler(...)``, where several processes run or always, broken where it is too long."""
+def _assignment(
+    name: str, class_name: str, arguments: list[str], condition: str, width: int, other: str = "None"
+) -> list[str]:
+    """``name = DistributedSampler(...)``, where several processes run or always, broken where it is too long.
+
+    Args:
+        other: what it is in one process.
+    """
     made = f"{class_name}({', '.join(arguments)})"
-    value = f"{made} if {condition} else None" if condition else made
+    value = f"{made} if {condition} else {other}" if condition else made
     if len(f"{name} = {value}") <= width:
         return [f"{name} = {value}"]
     if not condition:
         return [f"{name} = {class_name}(", *(f"    {a}," for a in arguments), ")"]
     if len(f"    {value}") <= width:
         return [f"{name} = (", f"    {value}", ")"]
-    return [f"{name} = (", f"    {made}", f"    if {condition}", "    else None", ")"]
+    return [f"{name} = (", f"    {made}", f"    if {condition}", f"    else {other}", ")"]
 
 
 def _unfit(site: Site, arm: Arm | None, shuffle: str) -> Finding | None:
@@ -400,7 +442,21 @@ def _replace_sampler(
         if arm.kind == "subset-random":
             return refuse(site, "SHD915", note="a subset sampler in a program that also runs in one process")
         made = f"{made} if {condition} else {written}"
-        if not name:
+        statement = module.statement(arm.node)
+        width = _WIDTH - statement.col_offset
+        own = "" if name or len(made) < width - len("sampler=()") else sampler_name(site)
+        if own and value is arm.node and module.statement(site.call) is statement and not _not_sure(module, arm.node):
+            name = own
+            lines = _assignment(name, class_name, [source, *numbers, f"shuffle={shuffle}"], condition, width, written)
+            edits.append(InsertStatements(*module.place(statement), "before", tuple(lines)))
+            made = name
+        elif isinstance(statement, ast.Assign) and statement.value is arm.node and len(made) > width - len(name):
+            target = module.source.source(statement.targets[0])
+            if name == target and len(statement.targets) == 1:
+                lines = _assignment(name, class_name, [source, *numbers, f"shuffle={shuffle}"], condition, 0, written)
+                place = module.place(statement)
+                return name, [*edits, InsertStatements(*place, "before", tuple(lines)), DropStatement(*place)]
+        elif not name:
             made = f"({made})"
     elif isinstance(arm.node.func, ast.Name):
         edits.append(DropImport(path, arm.node.func.id))

@@ -80,11 +80,19 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
                     "changes it",
                 )
             ),
+            *(_TARGETED if site.ownership.targeted else ()),
             *_of_one_rank_now(site),
             *lengths(site, "schedules and totals made of it get W times shorter"),
         ),
         evidence=(*site.owner_evidence, module.evidence(site.call)),
     )
+
+
+_TARGETED = (
+    "one process runs as before; the program makes no process group yet: init_process_group has to run before the "
+    "sampler is built, else each rank goes on reading everything (the run-time check then raises under torchrun)",
+    "nothing here averages the gradients of several processes yet: wrap the model in DistributedDataParallel",
+)
 
 
 def _of_one_rank_now(site: Site) -> tuple[str, ...]:

@@ -372,9 +372,8 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
     if o.right:
         return "kept" if "epoch" in site.heeded else "right", o.right, []
     if site.owner == "single":
-        if site.options.target == "ddp":
-            finding = _refusal(site, "SHD913", "no process group is ever created in this program")
-            return "refused", finding.message, [finding]
+        if site.options.target == "accelerate" and not site.answered("owner", "single"):
+            return "refused", REFUSALS["SHD934"].title, [_refusal(site, "SHD934")]
         return "right", "one process reads everything", []
     if site.owner == "accelerate":
         return "right", "prepare() shards it", []

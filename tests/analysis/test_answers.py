@@ -9,7 +9,7 @@ import pytest
 from loaders import module, project, site
 
 from shardfix.analysis.answers import lines_of
-from shardfix.analysis.model import Evidence, Location, Options, Setting
+from shardfix.analysis.model import Evidence, Location, Options, Setting, Target
 from shardfix.analysis.refusals import REFUSALS, REPORTS, settled_by
 from shardfix.planning import Plan, make_plan
 from shardfix.proof.recipe import Sliced, program
@@ -49,13 +49,13 @@ def owner(files: str | dict[str, str], path: str = "train.py", **words: str) -> 
     return site(files, path, Options(owners=settings(**words))).owner
 
 
-def plan(text: str) -> Plan:
-    return make_plan(project({"train.py": text}), ("train.py",), Options(sanitizer="off"))
+def plan(text: str, target: Target = "auto") -> Plan:
+    return make_plan(project({"train.py": text}), ("train.py",), Options(sanitizer="off", target=target))
 
 
-def outcome(text: str) -> tuple[str, list[str], list[str]]:
+def outcome(text: str, target: Target = "auto") -> tuple[str, list[str], list[str]]:
     """Verdict, codes and notes of the one loader."""
-    made = plan(dedent(text))
+    made = plan(dedent(text), target)
     (report,) = made.reports
     codes = [c for change in report.changes for c in (*change.codes, change.tier)]
     return report.verdict, [*codes, *(f.code for f in report.findings)], [n.message for n in made.notes]
@@ -243,17 +243,20 @@ REFUSED = {
     "SHD923": DDP + "from engine import evaluate\nval_loader = DataLoader(val_set){}\nevaluate(val_loader)\n",
     "SHD924": DDP + SAMPLER + "def run():\n    " + FROZEN_LOADER + "    for batch in train_loader:\n"
     "        loss.backward()\nfor epoch in range(2):\n    run()\n",
+    "SHD934": "from torch.utils.data import DataLoader\ntrain_loader = DataLoader(d){}\n" + LOOP,
     "SHD931": DDP + "if dist.get_rank() < 2:\n    train_loader = DataLoader(d, shuffle=True){}\n"
     "    for epoch in range(2):\n        for batch in train_loader:\n            loss.backward()\n",
 }
 
+TARGETS: dict[str, Target] = {"SHD934": "accelerate"}
+
 
 @pytest.mark.parametrize("code", [*(code for code, refusal in REFUSALS.items() if refusal.settled_by), *REPORTS])
 def test_every_answer_settles_the_refusals_that_it_is_said_to(code: str) -> None:
-    text = REFUSED[code]
-    assert code in outcome(text.format(""))[1]
+    text, target = REFUSED[code], TARGETS.get(code, "auto")
+    assert code in outcome(text.format(""), target)[1]
     for answer in settled_by(code):
-        _, codes, notes = outcome(text.format(f"  # shardfix: {answer}"))
+        _, codes, notes = outcome(text.format(f"  # shardfix: {answer}"), target)
         assert (code in codes, notes) == (False, []), answer
 
 

@@ -563,7 +563,7 @@ CONSUMERS = (
     Idiom(
         "F13",
         "consumed by an API in one process",
-        {"auto accelerate": "single right", "ddp": "single refused SHD913"},
+        {"auto": "single right", "ddp": "ddp refused SHD909", "accelerate": "single refused SHD934"},
         """
   from sentence_transformers import SentenceTransformer, losses
   from torch.utils.data import DataLoader
@@ -823,7 +823,7 @@ CONSUMERS = (
     Idiom(
         "F20",
         "a plain factory that nothing calls",
-        {"auto accelerate": "single right", "ddp": "single refused SHD913"},
+        {"auto": "single right", "ddp": "ddp refused SHD909", "accelerate": "single refused SHD934"},
         """
   from torch.utils.data import DataLoader
 

@@ -220,7 +220,7 @@ ELSEWHERE = (
     Idiom(
         "W9",
         "the fine-tuning tutorial: TensorDataset and manual samplers on one device",
-        everywhere("single edit SHD103", "single edit SHD103"),
+        {"auto accelerate": ("single edit SHD103", "single edit SHD103")},
         """
   import torch
 - from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
@@ -243,6 +243,42 @@ ELSEWHERE = (
           with torch.no_grad():
               for batch in validation_dataloader:
                   print(model(batch))
+""",
+    ),
+    Idiom(
+        "W9",
+        "the fine-tuning tutorial, to be run in several processes: an evaluation that nobody reduces stays whole",
+        {"ddp": ("ddp edit SHD301", "ddp refused SHD904")},
+        """
+  import torch
+  from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
++ from torch.utils.data.distributed import DistributedSampler
+
+
+  def main(inputs, labels, model):
+      train_data = TensorDataset(inputs, labels)
+-     train_sampler = RandomSampler(train_data)
++     train_sampler = (
++         DistributedSampler(train_data, shuffle=True)
++         if torch.distributed.is_available() and torch.distributed.is_initialized()
++         else RandomSampler(train_data)
++     )
+      train_dataloader = DataLoader(train_data, sampler=train_sampler, batch_size=32)
+
+      val_data = TensorDataset(inputs, labels)
+      val_sampler = SequentialSampler(val_data)
+      val_dataloader = DataLoader(val_data, sampler=val_sampler, batch_size=32)
+-     for _ in range(4):
++     for epoch in range(4):
++         if isinstance(train_sampler, DistributedSampler):
++             train_sampler.set_epoch(epoch)
+          for batch in train_dataloader:
+              model(batch).backward()
+          correct = 0
+          with torch.no_grad():
+              for batch in val_dataloader:
+                  correct += model(batch)
+          print(correct)
 """,
     ),
     Idiom(

@@ -48,7 +48,7 @@ SAMPLERS = (
     Idiom(
         "S1",
         "shuffle=True in one process",
-        {"auto accelerate": "single right", "ddp": "single refused SHD913"},
+        {"auto": "single right", "accelerate": "single refused SHD934"},
         """
   from torch.utils.data import DataLoader
 
@@ -59,6 +59,52 @@ SAMPLERS = (
           for batch in train_loader:
               model(batch).backward()
 """,
+    ),
+    Idiom(
+        "S1",
+        "shuffle=True in one process, to be run in several",
+        {"ddp": "ddp edit SHD301"},
+        """
+  from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ import torch.distributed
+
+
+  def main(train_set, model):
+-     train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
++     train_sampler = (
++         DistributedSampler(train_set, shuffle=True)
++         if torch.distributed.is_available() and torch.distributed.is_initialized()
++         else None
++     )
++     train_loader = DataLoader(train_set, batch_size=8, shuffle=(train_sampler is None), sampler=train_sampler)
+      for epoch in range(3):
++         if train_sampler is not None:
++             train_sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S1",
+        "shuffle=True in one process, to be run in several, in a file that is run while it is imported",
+        {"ddp": ("ddp refused SHD913",)},
+        {
+            "data.py": """
+  from torch.utils.data import DataLoader
+
+  train_loader = DataLoader(list(range(8)), batch_size=8, shuffle=True)
+""",
+            "train.py": """
+  from data import train_loader
+
+
+  def main(model):
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+        },
     ),
     Idiom(
         "S2",
@@ -159,7 +205,7 @@ SAMPLERS = (
     Idiom(
         "S4",
         "SequentialSampler in one process says what the default says",
-        {"auto ddp accelerate": "single edit SHD103"},
+        {"auto accelerate": "single edit SHD103"},
         """
 - from torch.utils.data import DataLoader, SequentialSampler
 + from torch.utils.data import DataLoader
@@ -255,7 +301,7 @@ SAMPLERS = (
     Idiom(
         "S5",
         "RandomSampler in one process",
-        {"auto ddp accelerate": "single edit SHD103"},
+        {"auto accelerate": "single edit SHD103"},
         """
 - from torch.utils.data import DataLoader, RandomSampler
 + from torch.utils.data import DataLoader
@@ -267,6 +313,31 @@ SAMPLERS = (
 +     train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
       for batch in train_loader:
           model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S5",
+        "RandomSampler in one process, to be run in several",
+        {"ddp": "ddp edit SHD301"},
+        """
+  from torch.utils.data import DataLoader, RandomSampler
++ from torch.utils.data.distributed import DistributedSampler
++ import torch.distributed
+
+
+  def main(train_set, model):
+-     train_loader = DataLoader(train_set, batch_size=8, sampler=RandomSampler(train_set))
++     train_sampler = (
++         DistributedSampler(train_set, shuffle=True)
++         if torch.distributed.is_available() and torch.distributed.is_initialized()
++         else RandomSampler(train_set)
++     )
++     train_loader = DataLoader(train_set, batch_size=8, sampler=train_sampler)
+      for epoch in range(3):
++         if isinstance(train_sampler, DistributedSampler):
++             train_sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
 """,
     ),
     Idiom(
@@ -1054,7 +1125,7 @@ SAMPLERS = (
     Idiom(
         "S20",
         "RandomSampler with num_samples in one process",
-        {"auto accelerate": "single right", "ddp": "single refused SHD913"},
+        {"auto": "single right", "ddp": "ddp refused SHD915", "accelerate": "single refused SHD934"},
         """
   from torch.utils.data import DataLoader, RandomSampler
 

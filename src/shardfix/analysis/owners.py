@@ -48,7 +48,7 @@ class Ownership:
     """The owner and the lines that show it; for ``unknown`` the fact that is missing.
 
     ``via_accelerate``: nobody shards this loader, but the program runs under an Accelerator. ``note``: what else is to
-    be said of a loader that is right.
+    be said of a loader that is right. ``targeted``: the source shows one process, the user says that several will run.
     """
 
     owner: Owner
@@ -56,6 +56,7 @@ class Ownership:
     missing: str = ""
     via_accelerate: bool = False
     note: str = ""
+    targeted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,6 +275,15 @@ _ALL = (
         "DistributedSamplers of one seed draw one permutation, so each sample would keep its partner for good.",
         "give both loaders a DistributedSampler by hand, one of them with a `seed=` of its own",
     ),
+    Refusal(
+        "SHD934",
+        "no Accelerator in this program",
+        "An Accelerator that prepares this loader: one process reads everything today. No sampler is put in, as "
+        "prepare() would shard a second time, and none is needed, as prepare() shards any loader.",
+        "make an Accelerator, hand model, optimizer and loader to its prepare() and iterate what it returns; shardfix "
+        "then checks it. If this program stays with one process, say so: `# shardfix: owner=single`",
+        ("owner=single",),
+    ),
 )
 
 REFUSALS: Mapping[str, Refusal] = {r.code: r for r in _ALL}

@@ -129,10 +129,11 @@ class Site:
             return f"batch_sampler={describe(self.batch_arms)}"
         if self.arms:
             return describe(self.arms)
-        shuffle = self.arguments.value("shuffle")
-        if shuffle is None:
+        given = [way.get("shuffle") for way in self.arguments.paths]
+        written = [self.module.source.source(g.value) if g is not None else "" for g in given]
+        if not any(written):
             return "default"
-        return f"default, shuffle={self.module.source.source(shuffle)}"
+        return f"default, shuffle={' | '.join(dict.fromkeys(w or 'False' for w in written))}"
 
     @cached_property
     def flow(self) -> Flow:
@@ -152,6 +153,8 @@ class Site:
         found = settle_owner(self.answers.owner, shown, self.regimes)
         if found is not shown:
             self.heeded.add("owner")
+        if found.owner == "single" and self.options.target == "ddp" and not self.answered("owner", "single"):
+            return Ownership("ddp", targeted=True)
         return found
 
     @property
