@@ -24,6 +24,7 @@ from shardfix.result import Problem, Suppression
 
 _OURS = ("accelerate", "ddp", "hf-trainer", "single", "unknown")
 _TARGET_OWNERS = {"accelerate": ("accelerate", "hf-trainer"), "ddp": ("ddp",)}
+_BY_ROLE = frozenset({"SHD301", "SHD302", "SHD501", "SHD505"})
 # Hazards beside which an edit of the same loader is still right.
 _MILD = frozenset({"SHD707", "SHD708", "SHD713"})
 
@@ -242,7 +243,9 @@ def _planned(
                     outcomes[location].kept = f"{change.codes[0]} is not selected"
                     outcomes[location].harmless = change.codes[0].startswith("SHD1")
                 continue
-            refused = _against_target(outcomes[change.site].site, change, options)
+            refused = _against_target(outcomes[change.site].site, change, options) or _by_a_guess(
+                outcomes[change.site].site, change
+            )
             if refused is not None:
                 for location in change.sites:
                     outcomes[location].findings.append(replace(refused, location=location))
@@ -272,6 +275,14 @@ def _planned(
     for loc in edited:
         outcomes[loc].findings = [f for f in outcomes[loc].findings if not f.code.startswith("SHD9")]
     return kept
+
+
+def _by_a_guess(site: Site, change: Change) -> Finding | None:
+    """An edit that the loader's role decides needs more than a name near by."""
+    if not site.shown_role.guessed or change.codes[0] not in _BY_ROLE or site.answered("role", site.role):
+        return None
+    word = "training" if site.role == "train" else "evaluation"
+    return _refusal(site, "SHD916", f"only what is near by speaks of {word}")
 
 
 def _against_target(site: Site, change: Change, options: Options) -> Finding | None:

@@ -202,6 +202,18 @@ MADE = "def make(kind):\n    return DataLoader(data[kind])\n"
             "",
             id="read as Fabric gives it back",
         ),
+        pytest.param(
+            "x = DataLoader(ds)\nfor b in x:\n    agent.learn(b)\n    with torch.no_grad():\n        average(model)\n",
+            "unknown",
+            "",
+            id="learns out of sight, and averages without gradients",
+        ),
+        pytest.param(
+            "x = DataLoader(ds)\nfor b in x:\n    with torch.no_grad():\n        self.test_step(b)\n",
+            "eval",
+            "",
+            id="a step of a test",
+        ),
         pytest.param("x = DataLoader(ds)\nTextInferencer(x)\n", "eval", "", id="handed to what infers"),
     ],
 )

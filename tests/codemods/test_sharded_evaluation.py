@@ -105,3 +105,13 @@ def test_one_rank_that_evaluates_alone_reads_everything(plain: str, guard: str, 
 def test_a_sampler_that_is_read_elsewhere_too_is_left_to_one_rank() -> None:
     text = ONE_RANK.format("None", "if rank == 0") + "sampler.set_epoch(1)\n"
     assert codes(text, UNSAFE) == [["SHD706"]]
+
+
+def test_a_guess_at_the_role_edits_nothing() -> None:
+    text = HEAD + "x = DataLoader(val_set, sampler=DistributedSampler(val_set))\nRunner(x)\n"
+    assert codes(text) == [["SHD501"]]
+    guessed = text.replace("val_set", "ds").replace("Runner", "TextInferencer")
+    assert codes(guessed) == [["SHD916"]]
+    assert codes(guessed.replace("Runner", "TextInferencer").replace("(ds))", "(ds))  # shardfix: role=eval")) == [
+        ["SHD501"]
+    ]

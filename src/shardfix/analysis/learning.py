@@ -10,7 +10,7 @@ from typing import Literal
 from shardfix.analysis.calling import argument_of
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.module import Module
-from shardfix.analysis.spoken import role_of_name
+from shardfix.analysis.spoken import role_of_name, words
 
 # ``either``: as it is asked. ``gradients``: it runs backward and updates nothing. ``neither``: nothing is shown.
 Does = Literal["trains", "evaluates", "either", "gradients", "neither"]
@@ -18,6 +18,8 @@ _Chance = Literal["always", "asked", "never"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 2  # how far a loop's own calls are looked into
+_LEARNS = frozenset({"train", "training", "learn", "fit", "optimize", "optimise", "step", "distill"})
+_CLOCKS = frozenset({"sched", "scheduler", "bar", "pbar", "progress", "tqdm", "profiler", "prof", "timer", "meter"})
 _FAMILY = 4  # more methods than these are a framework's
 
 
@@ -130,12 +132,16 @@ def does(module: Module, node: ast.AST, aliases: Collection[ast.expr] = ()) -> D
         return "trains" if "always" in chances else "either"
     if chances - {"never"}:
         return "gradients"
-    gradless = _gradless_around(module, node, asked)
-    if gradless != "never":
-        return "evaluates" if gradless == "always" else "either"
-    if any(_is_gradless(d) for f in _helpers(module, node) for d in f.decorator_list):
+    if any(last_name(c.func) == "enable_grad" for c in _calls(body)):
+        return "neither"
+    around, inside = _gradless_around(module, node, asked), _gradless_inside(node, asked)
+    if around == "never" and any(_may_learn(module, c) for c in _calls(body)):
+        return "neither"  # a step out of sight, of which what has no gradients is a part
+    if "always" in (around, inside):
         return "evaluates"
-    return "evaluates" if chances or _in_eval_mode(module, node, asked) else "neither"
+    if "asked" in (around, inside):
+        return "either"
+    return "evaluates" if chances else "neither"
 
 
 def evaluates(module: Module, node: ast.AST) -> bool:
@@ -256,7 +262,7 @@ def _is_about_training(test: ast.expr) -> bool:
 
 
 def _gradless_around(module: Module, node: ast.AST, asked: Asked, depth: int = 0) -> _Chance:
-    """Whether a loop's gradients are off: around it, in its body, or around every call of its function."""
+    """Whether gradients are off around a loop, or around every call of its function."""
     found: list[_Chance] = []
     function: ast.AST | None = None
     for outer in module.around(node):
@@ -266,10 +272,6 @@ def _gradless_around(module: Module, node: ast.AST, asked: Asked, depth: int = 0
             found += [_off(d, asked) for d in outer.decorator_list]
             function = outer
             break
-    body = node.body if isinstance(node, (ast.For, ast.AsyncFor)) and depth == 0 else []
-    for inner in (n for s in body for n in ast.walk(s)):
-        if isinstance(inner, (ast.With, ast.AsyncWith)):
-            found += [_off(item.context_expr, asked) for item in inner.items]
     if "always" in found:
         return "always"
     if "asked" in found:
@@ -278,6 +280,22 @@ def _gradless_around(module: Module, node: ast.AST, asked: Asked, depth: int = 0
     if calls and all(_gradless_around(module, c, asked, depth + 1) == "always" for c in calls):
         return "always"
     return "never"
+
+
+def _gradless_inside(node: ast.AST, asked: Asked) -> _Chance:
+    """Whether a loop's body turns gradients off for some of what it does."""
+    body = node.body if isinstance(node, (ast.For, ast.AsyncFor)) else []
+    blocks = [n for s in body for n in ast.walk(s) if isinstance(n, (ast.With, ast.AsyncWith))]
+    found = [_off(item.context_expr, asked) for n in blocks for item in n.items]
+    return "always" if "always" in found else "asked" if "asked" in found else "never"
+
+
+def _may_learn(module: Module, call: ast.Call) -> bool:
+    """Whether a call of what is not seen is named for training: ``agent.learn(b)``, ``engine.train_step(b)``."""
+    if not given_to(call) or role_of_name(last_name(call.func)) == "eval" or module.called_functions(call):
+        return False
+    receiver = words(last_name(call.func.value)) if isinstance(call.func, ast.Attribute) else set()
+    return bool(words(last_name(call.func)) & _LEARNS) and not receiver & _CLOCKS
 
 
 def _off(node: ast.expr, asked: Asked) -> _Chance:
@@ -289,25 +307,6 @@ def _off(node: ast.expr, asked: Asked) -> _Chance:
 
 def _is_gradless(node: ast.expr) -> bool:
     return last_name(node.func if isinstance(node, ast.Call) else node) in ("no_grad", "inference_mode")
-
-
-def _helpers(module: Module, node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The functions that a loop's body calls."""
-    for call in _calls(_body(module, node)):
-        yield from module.called_functions(call)
-
-
-def _in_eval_mode(module: Module, node: ast.AST, asked: Asked) -> bool:
-    """Whether the function of a loop puts something in evaluation mode before it, and nothing in training mode."""
-    function = module.function(node)
-    if not isinstance(function, _FUNCTIONS):
-        return False
-    modes = [c for c in _calls(function.body) if isinstance(c.func, ast.Attribute) and not c.args and not c.keywords]
-    named = [(c.func.attr, c) for c in modes if isinstance(c.func, ast.Attribute)]
-    made = [(name, c) for name, c in named if _chance(module, c, function, asked) == "always"]
-    before = [c for name, c in made if name == "eval" and c.lineno <= getattr(node, "lineno", 0)]
-    trains = any(name == "train" for name, _ in named) or any(_update(c) for c in _calls(function.body))
-    return bool(before) and not trains
 
 
 __all__ = ["Asked", "Does", "does", "evaluates", "given_to"]

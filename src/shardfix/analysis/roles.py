@@ -26,11 +26,15 @@ _SETS_UP = frozenset({"setup_dataloaders", "_setup_dataloader"})
 
 @dataclass(frozen=True, slots=True)
 class ShownRole:
-    """The role and the lines that show it; for ``unknown``, what stands against what, where something does."""
+    """The role and the lines that show it; for ``unknown``, what stands against what, where something does.
+
+    ``guessed``: only a name near by says so, which is no ground for an edit that the role decides.
+    """
 
     role: Role
     why: str = ""
     evidence: tuple[Evidence, ...] = ()
+    guessed: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -122,7 +126,7 @@ def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Sh
         return ShownRole(
             "unknown", f"{line} trains or evaluates as it is asked", (module.evidence(either[0].use.node),)
         )
-    return ShownRole(_by_the_way(module, construction, names, flow))
+    return _by_the_way(module, construction, names, flow)
 
 
 def _reads(module: Module, flow: Flow) -> list[Use]:
@@ -330,20 +334,24 @@ def _unless(module: Module, construction: ast.Call, found: Role, said: Role, loo
     return ShownRole("unknown", why, _shows(module, loop))
 
 
-def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Role:
+def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow) -> ShownRole:
     """What nothing but a name near by says: of the sampler, of the function that reads or builds it, of what it is
-    handed to, of the file."""
-    found = role_of_name(names.sampler)
+    handed to, of its dataset's making, of the file."""
     readers = [getattr(module.function(u.node), "name", "") for u in flow.of("iterate")]
     builder = getattr(module.function(construction), "name", "")
+    said: Sequence[str]
+    for said in ([names.sampler], readers, [builder]):
+        if _agreed(said) != "unknown":
+            return ShownRole(_agreed(said))
     takers = [last_name(u.node.func) for u in flow.of("handed", "argument") if isinstance(u.node, ast.Call)]
     takers += [_AGENTS.get(w, "") for name in takers for w in words(name)]
-    for said in (readers, [builder], takers, names.origin):
-        found = _agreed(said) if found == "unknown" else found
-    if found == "unknown":
-        file = module.home(construction).path.rpartition("/")[2]
-        found = "eval" if file.startswith(("eval", "infer", "predict", "test_")) else "unknown"
-    return found
+    for said in (takers, names.origin):
+        if _agreed(said) != "unknown":
+            return ShownRole(_agreed(said), guessed=True)
+    file = module.home(construction).path.rpartition("/")[2]
+    if file.startswith(("eval", "infer", "predict", "test_")):
+        return ShownRole("eval", guessed=True)
+    return ShownRole("unknown")
 
 
 __all__ = ["Names", "ShownRole", "role"]
