@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shardfix.analysis.arguments import Arguments
-from shardfix.analysis.bindings import Definition
+from shardfix.analysis.bindings import Definition, parameters
 from shardfix.analysis.calling import argument_of, default_of
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS
@@ -39,7 +39,8 @@ class Arm:
     ``definitions`` are the assignments it came through, the one nearest to the loader first; ``test`` is the condition
     of the conditional expression it stands in, and ``when`` the outcome of the test that chooses it. ``rank_aware``: it
     takes its rank's part though its kind is not ``distributed``, as a subclass of DistributedSampler does. ``given``:
-    the call that hands it to the function which builds the loader, where it comes by a parameter.
+    the call that hands it to the function which builds the loader, where it comes by a parameter. ``made``: what a
+    function of the project returns, where which of it this is depends on what the function is given.
     """
 
     kind: ArmKind
@@ -53,6 +54,7 @@ class Arm:
     inner: tuple[Arm, ...] = field(default=())
     rank_aware: bool = False
     given: ast.Call | None = None
+    made: tuple[Arm, ...] = field(default=())
 
     def constant(self, name: str) -> object:
         """The literal bound to a parameter; ``Ellipsis`` if it is not a literal, ``None`` if absent or None."""
@@ -189,11 +191,17 @@ def _call(module: Module, node: ast.Call, depth: int, via: tuple[Definition, ...
 
 
 def _rank_aware(module: Module, node: ast.Call) -> bool:
-    """Whether a call makes an instance of a class that derives from DistributedSampler, or is named so."""
+    """Whether a call makes an instance of a class that derives from DistributedSampler, copies it, or is named so."""
     classes = module.project_classes(node.func)
-    if any(DISTRIBUTED_SAMPLER in module.bases(cls) for cls in classes):
+    if any(DISTRIBUTED_SAMPLER in module.bases(cls) or _takes_rank(module, cls) for cls in classes):
         return True
     return not classes and any(_DISTRIBUTED.search(name) for name in module.callee(node))
+
+
+def _takes_rank(module: Module, cls: ast.ClassDef) -> bool:
+    """Whether a class is made with ``num_replicas`` and ``rank``, as copies of DistributedSampler are."""
+    made = module.method(cls, "__init__")
+    return made is not None and {"num_replicas", "rank"} <= {arg.arg for arg in parameters(made)}
 
 
 def _factories(module: Module, node: ast.Call) -> list[tuple[Module, ast.FunctionDef]]:
@@ -242,7 +250,8 @@ def _made_by(
     aware = any(arm.kind == "distributed" or arm.rank_aware for arm in _all(found))
     plain = bool(found) and not aware and all(arm.kind not in ("parameter", "unknown") for arm in _all(found))
     label = module.source.source(node.func).rsplit(".", 1)[-1]
-    return (Arm("custom" if plain else "unknown", node, label, definitions=via, rank_aware=aware),)
+    kind: ArmKind = "custom" if plain else "unknown"
+    return (Arm(kind, node, label, definitions=via, rank_aware=aware, made=tuple(found)),)
 
 
 def _all(found: Iterable[Arm]) -> Iterator[Arm]:
@@ -285,8 +294,8 @@ def describe(found: tuple[Arm, ...]) -> str:
     labels: list[str] = []
     for arm in found:
         label = {"parameter": f"parameter {arm.label}", "unknown": f"{arm.label}?"}.get(arm.kind, arm.label)
-        if arm.inner:
-            label += f"({describe(arm.inner)})"
+        if arm.inner or arm.made:
+            label += f"({describe(arm.inner or arm.made)})"
         if label not in labels:
             labels.append(label)
     return " | ".join(labels)

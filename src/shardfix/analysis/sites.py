@@ -120,7 +120,7 @@ class Site:
         if self.kind != "torch":
             made = self.module.source.source(self.call.func)
             given = self.arguments.bound.get("sampler")
-            if self.kind == "subclass" and given is not None and given.keyword and self.arms:
+            if self.kind == "subclass" and given is not None and given.position is None and self.arms:
                 return f"{describe(self.arms)} (given to {made})"
             return f"{made} (its own)"
         if self.unseen:
