@@ -102,6 +102,14 @@ def test_one_rank_that_evaluates_alone_reads_everything(plain: str, guard: str, 
         ).replace("DataLoader, DistributedSampler, Subset", "DataLoader, Subset")
 
 
+def test_one_of_two_callers_that_lets_rank_0_in_is_enough_to_lose_samples() -> None:
+    text = HEAD + "def check():\n    sampler = None if args.local_rank == -1 else DistributedSampler(val_set)\n"
+    text += "    val_loader = DataLoader(val_set, sampler=sampler)\n    with torch.no_grad():\n"
+    text += "        for b in val_loader:\n            n += b\nif args.local_rank == -1:\n    check()\n"
+    assert codes(text) == [[]]
+    assert codes(text + "if args.local_rank in [-1, 0]:\n    check()\n") == [["SHD706"]]
+
+
 def test_a_sampler_that_is_read_elsewhere_too_is_left_to_one_rank() -> None:
     text = ONE_RANK.format("None", "if rank == 0") + "sampler.set_epoch(1)\n"
     assert codes(text, UNSAFE) == [["SHD706"]]

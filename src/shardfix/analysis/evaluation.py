@@ -12,7 +12,7 @@ from shardfix.analysis.flow import Flow, Use, last_name
 from shardfix.analysis.learning import evaluates
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import distributed_test, handed_on, main_process_guard
+from shardfix.analysis.processes import distributed_test, every_guard, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 
 _REDUCTIONS = frozenset(
@@ -104,22 +104,22 @@ def _guards(
     first if all of them ask for a run of one process."""
     guards: list[ast.expr | None] = []
     for use in uses:
-        here = main_process_guard(module, use.node)
-        function = module.scope(use.node)
-        calls = module.callers(function)
         # A function that evaluates what it is given may be guarded for this loader and not for another.
-        mine = [c for c in calls if any(a in flow.aliases for a in arguments_of(c))]
-        outer = mine or list(use.calls) or calls
-        if not mine and handed_on(module, function):
-            outer = []  # more runs it than its calls: mp.spawn(main, ...)
-        guards.extend([here] if here is not None or not outer else [main_process_guard(module, c) for c in outer])
+        calls = module.callers(module.scope(use.node))
+        mine = [c for c in calls if any(a in flow.aliases for a in arguments_of(c))] or list(use.calls)
+        here = main_process_guard(module, use.node)
+        if mine and here is None:
+            guards += [g for c in mine for g in every_guard(module, c)]
+        else:
+            guards += every_guard(module, use.node)
     found = [g for g in guards if g is not None]
     if not found:
         return None, None, None
-    first = module.evidence(found[0])
+    of_several = [g for g in found if distributed_test(g) is None]
+    first = module.evidence((of_several or found)[0])
     if len(found) < len(guards):
         return None, first, None
-    return first, None, first if all(distributed_test(g) is not None for g in found) else None
+    return first, None, None if of_several else first
 
 
 def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast.Call | None = None) -> Evidence | None:

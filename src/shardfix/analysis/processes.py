@@ -93,6 +93,9 @@ _WORLD = frozenset(
 )
 
 
+_DEPTH = 4  # callers of callers that are followed
+
+
 def name_of(node: ast.expr) -> str:
     """The last name of a name, attribute, call or subscript by a constant key; empty for anything else."""
     if isinstance(node, ast.Call):
@@ -231,12 +234,23 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
             function = outer
             break
         previous = outer
-    if function is not None and depth < 4:
+    if function is not None and depth < _DEPTH:
         callers = module.callers(function) if not handed_on(module, function) else []
         guards = [main_process_guard(module, call, depth + 1) for call in callers]
         if callers and all(g is not None for g in guards):
             return guards[0]
     return None
+
+
+def every_guard(module: Module, node: ast.AST, depth: int = 0) -> list[ast.expr | None]:
+    """The conditions because of which a node never runs on two ranks at once, one for each way to it through callers;
+    None for a way that has none."""
+    here = main_process_guard(module, node, _DEPTH)
+    function = module.function(node)
+    if here is not None or function is None or depth >= _DEPTH or handed_on(module, function):
+        return [here]
+    ways = [g for call in module.callers(function) for g in every_guard(module, call, depth + 1)]
+    return ways or [None]
 
 
 def _guard_of_wrapper(module: Module, decorator: ast.expr, depth: int) -> ast.expr | None:

@@ -75,6 +75,8 @@ def origins(module: Module, dataset: ast.expr) -> tuple[str, ...]:
         for n in ast.walk(d.value):
             if isinstance(n, ast.Constant) and isinstance(n.value, str):
                 found.append(n.value)
+            elif isinstance(n, ast.Call):
+                found.append(last_name(n.func))
             elif isinstance(n, ast.keyword) and isinstance(n.value, ast.Constant) and n.arg in ("train", "is_train"):
                 found.append("train" if n.value.value else "eval")
         function = module.function(d.statement)
