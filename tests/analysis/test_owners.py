@@ -541,7 +541,7 @@ def test_an_import_or_an_argument_is_no_regime(text: str) -> None:
             "import horovod.torch as hvd\nhvd.init()\nloader = DataLoader(d)\n" + LOOP, "horovod", id="horovod"
         ),
         pytest.param(
-            "import torch_xla.core.xla_model as xm\nd = xm.xla_device()\nloader = DataLoader(d)\n" + LOOP,
+            "import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(f)\nloader = DataLoader(d)\n" + LOOP,
             "xla",
             id="xla",
         ),

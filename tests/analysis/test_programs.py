@@ -194,3 +194,52 @@ def test_what_a_library_can_do_is_not_what_a_program_does() -> None:
 def test_projects_in_which_all_call_all_are_read_once() -> None:
     files = {f"m{i}.py": f"import m{(i + 1) % 60}\ndef f():\n    m{(i + 1) % 60}.f()\n" for i in range(60)}
     assert reached_by({**files, "main.py": "import m0\nm0.f()\n"}, "m59.py", "f") == ["main.py"]
+
+
+MODEL = (
+    "from torch.nn.parallel import DistributedDataParallel\n"
+    "class Model:\n    def __init__(self, args, net):\n"
+    "        if args.local_rank != -1:\n            net = DistributedDataParallel(net)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "several", "owner"),
+    [
+        pytest.param("", False, "single", id="no group is ever made"),
+        pytest.param("dist.init_process_group()\n", False, "ddp", id="the program makes one"),
+        pytest.param("", True, "ddp", id="it is started in several processes"),
+    ],
+)
+def test_a_guarded_wrapper_of_the_model_needs_a_group(first: str, several: bool, owner: str) -> None:
+    text = DDP + LOADER + f"from model import Model\n{first}Model(args, net)\nfor b in DataLoader(d):\n    pass\n"
+    launches = (launch("predict.py", several),)
+    found = site({"predict.py": text, "model.py": MODEL}, "predict.py", Options(launches=launches))
+    assert found.owner == owner
+
+
+@pytest.mark.parametrize(
+    ("use", "owner"),
+    [
+        ("xm.master_print('a')", "single"),
+        ("device = xm.xla_device()", "single"),
+        ("xmp.spawn(f)", "xla"),
+        ("dist.init_process_group('xla')", "xla"),
+        ("dist.init_process_group(backend='xla', init_method='xla://')", "xla"),
+    ],
+)
+def test_what_asks_xla_something_starts_no_processes(use: str, owner: str) -> None:
+    head = "import torch_xla.core.xla_model as xm\nimport torch_xla.distributed.xla_multiprocessing as xmp\n"
+    found = site(head + DDP + LOADER + f"{use}\nfor b in DataLoader(d):\n    pass\n")
+    assert found.owner == owner
+
+
+@pytest.mark.parametrize(
+    ("other", "owner"), [("pass", "horovod"), ("dist.init_process_group()", "ddp")], ids=["alone", "beside a group"]
+)
+def test_horovod_is_one_of_the_ways_in_which_a_program_may_start(other: str, owner: str) -> None:
+    text = (
+        DDP + LOADER + "import horovod.torch as hvd\n"
+        f"if args.platform == 'local':\n    {other}\nelse:\n    hvd.init()\nfor b in DataLoader(d):\n    pass\n"
+    )
+    assert site(text).owner == owner

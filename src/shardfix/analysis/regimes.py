@@ -49,6 +49,23 @@ _MESHES = frozenset(
         "torch.distributed._tensor.init_device_mesh",
     }
 )
+# What starts several XLA processes or gives each its part: `xm.master_print(..)` says nothing.
+_XLA = frozenset(
+    {
+        "spawn",
+        "launch",
+        "MpDeviceLoader",
+        "ParallelLoader",
+        "MpSerialExecutor",
+        "xrt_world_size",
+        "world_size",
+        "optimizer_step",
+        "all_reduce",
+        "all_gather",
+        "mesh_reduce",
+        "rendezvous",
+    }
+)
 _MODEL_PARALLEL = ("get_data_parallel_rank", "get_data_parallel_world_size", "initialize_model_parallel")
 _PIPELINES = ("torch.distributed.pipelining.", "torch.distributed.pipeline.")
 _FABRIC = frozenset(
@@ -63,7 +80,7 @@ class Regime:
     Args:
         strong: it starts the processes or hands them the model, so that a program that reaches it is of this regime
             wherever it stands.
-        guarded: the project's own condition keeps it from runs of one process.
+        guarded: a condition of the project keeps it from runs of one process.
     """
 
     owner: Owner
@@ -84,7 +101,7 @@ def uses(module: Module) -> list[Regime]:
         if ACCELERATOR in callee:
             owner = "accelerate"
         elif INIT_PROCESS_GROUP in callee:
-            owner, what = "ddp", "init"
+            owner, what = ("xla", "other") if _over_xla(call) else ("ddp", "init")
         elif not callee.isdisjoint(WRAPPERS_DDP):
             owner, what = ("mesh", "other") if _of_a_part(call) else ("ddp", "wrap")
         elif DISTRIBUTED_SAMPLER in callee or _of_a_distributed_sampler(module, call, callee):
@@ -97,7 +114,7 @@ def uses(module: Module) -> list[Regime]:
                     owner = None if _of_one_axis(call) else "mesh"
                 elif name in _EXACT:
                     owner = _EXACT[name]
-                elif name.startswith("torch_xla."):
+                elif name.startswith("torch_xla.") and name.rsplit(".", 1)[-1] in _XLA:
                     owner = "xla"
                 elif name.rsplit(".", 1)[-1] in _MODEL_PARALLEL or name.startswith(_PIPELINES):
                     owner = "mesh"
@@ -105,15 +122,29 @@ def uses(module: Module) -> list[Regime]:
                     owner = "lightning"
         if owner is not None:
             strong = what in ("init", "wrap") or (what == "other" and _starts(owner, module.callee(call)))
-            guarded = what == "sampler" and _guarded(module, call)
+            guarded = what in ("sampler", "wrap") and _guarded(module, call)
             found.append(Regime(owner, module.evidence(call), call, what, strong, guarded))
     for cls in module.classes:
         if is_lightning(module, cls):
             found.append(Regime("lightning", module.evidence(cls), cls))
+    return _settled(found)
+
+
+def _settled(found: list[Regime]) -> list[Regime]:
+    """What stands beside torch's own process group and is none: a key drawn with JAX, Horovod as another choice of how
+    to start."""
+    aside: set[Owner] = set()
     if any(r.what in ("init", "wrap") for r in found):
-        # A program of torch's own process group that also draws a key with JAX is no JAX program.
-        found = [r for r in found if r.owner != "jax"]
-    return found
+        aside.add("jax")
+    if any(r.what == "init" for r in found):
+        aside.add("horovod")
+    return [r for r in found if r.owner not in aside]
+
+
+def _over_xla(call: ast.Call) -> bool:
+    """``init_process_group("xla", ..)``"""
+    given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
+    return isinstance(given, ast.Constant) and given.value == "xla"
 
 
 def _starts(owner: Owner, callee: frozenset[str]) -> bool:
@@ -241,7 +272,13 @@ class ProjectRegimes:
         ruled: dict[Owner, int] = {}
         far: dict[Owner, int] = {}
         started = 0
+        grouped = 0  # the programs that make a process group
         for regime, mask in self.uses:
+            if regime.what == "init":
+                grouped |= mask
+        for regime, mask in self.uses:
+            if regime.guarded:
+                mask &= grouped  # `if local_rank != -1: model = DDP(model)` of a program that never makes a group
             if regime.strong:
                 far[regime.owner] = far.get(regime.owner, 0) | mask
                 if regime.owner == "ddp":
@@ -250,7 +287,7 @@ class ProjectRegimes:
         for i, program in enumerate(self.programs.programs):
             own = {r.owner for r in self.by_path[program.path].own if not r.guarded}
             several = any(launch.several for launch in program.launches)
-            if several and not own and any(r.what == "sampler" and m >> i & 1 for r, m in self.uses):
+            if several and not own and any(r.what in ("sampler", "wrap") and m >> i & 1 for r, m in self.uses):
                 own = {"ddp"}
             shown: Iterable[Owner] = own or (o for o, mask in far.items() if mask >> i & 1)
             first: Owner = min(shown, key=_rank, default="single")
@@ -292,7 +329,8 @@ def regime_of(regimes: ProgramRegimes, module: Module, node: ast.AST) -> Ruling:
     if len(ruled) == 1:
         (owner,) = ruled
         if owner == "single":
-            return _alone(mine) if mine.own else Ruling()
+            own = tuple(r for r in mine.own if not (r.guarded and r.what == "wrap"))
+            return _alone(replace(mine, own=own)) if own else Ruling()
         shown = regimes.project.shown(owner, mask)
         return Ruling(mine.own if mine.first(owner) or shown is None else (*mine.own, shown))
     here = [r for r in mine.own if programs.same_code(home, r.node, node)]
@@ -358,7 +396,7 @@ def program_regimes(project: Project, launches: Sequence[Launch] = ()) -> dict[s
                     if id(regime) not in seen:
                         seen.add(id(regime))
                         found.append(replace(regime, node=call, guarded=regime.guarded or _guarded(m, call)))
-        own[path] = found
+        own[path] = _settled(found)
     programs = find_programs(project, launches)
     reached = [(r, programs.reaching(m, r.node)) for path, m in project.modules.items() for r in direct[path]]
     result: dict[str, ProgramRegimes] = {}
