@@ -214,6 +214,31 @@ CONSTRUCTION = (
 """,
     ),
     Idiom(
+        "C5",
+        "a subclass whose construction only forwards is torch's",
+        edited("accelerate", "SHD101"),
+        """
+  from accelerate import Accelerator
+- from torch.utils.data import DataLoader, SequentialSampler
++ from torch.utils.data import DataLoader
+
+
+  class NamedLoader(DataLoader):
+      def __init__(self, *args, **kwargs):
+          super().__init__(*args, **kwargs)
+          self.name = "val"
+
+
+  def main(val_set, model):
+      accelerator = Accelerator()
+-     loader = NamedLoader(val_set, batch_size=8, sampler=SequentialSampler(val_set))
++     loader = NamedLoader(val_set, batch_size=8)
+      model, loader = accelerator.prepare(model, loader)
+      for batch in loader:
+          accelerator.gather_for_metrics(model(batch))
+""",
+    ),
+    Idiom(
         "C6",
         "a class chosen at run time, one of them the project's own",
         everywhere("ddp refused SHD919"),
@@ -235,6 +260,28 @@ CONSTRUCTION = (
       for epoch in range(3):
           for batch in train_loader:
               model(batch).backward()
+""",
+    ),
+    Idiom(
+        "C6",
+        "a class passed in, torch's by default and for every caller",
+        edited("accelerate", "SHD101"),
+        """
+  from accelerate import Accelerator
+- from torch.utils.data import DataLoader, SequentialSampler
++ from torch.utils.data import DataLoader
+
+
+  def build(dataset, loader_cls=DataLoader):
+-     return loader_cls(dataset, batch_size=8, sampler=SequentialSampler(dataset))
++     return loader_cls(dataset, batch_size=8)
+
+
+  def main(val_set, model):
+      accelerator = Accelerator()
+      val_loader = accelerator.prepare(build(val_set))
+      for batch in val_loader:
+          accelerator.gather_for_metrics(model(batch))
 """,
     ),
     Idiom(
@@ -296,6 +343,49 @@ CONSTRUCTION = (
       dist.init_process_group("nccl")
       kwargs = {"num_workers": 4}
       kwargs.update(read_options())
+      train_loader = DataLoader(train_set, batch_size=8, **kwargs)
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "C7",
+        "a dict that another function may fill",
+        everywhere("ddp refused SHD903"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader
+
+
+  def add_defaults(kwargs):
+      kwargs["shuffle"] = True
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      kwargs = {"num_workers": 4}
+      add_defaults(kwargs)
+      train_loader = DataLoader(train_set, batch_size=8, **kwargs)
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "C7",
+        "a dict that is filled under another name",
+        everywhere("ddp refused SHD903"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      kwargs = {"num_workers": 4}
+      options = kwargs
+      options["shuffle"] = True
       train_loader = DataLoader(train_set, batch_size=8, **kwargs)
       for epoch in range(3):
           for batch in train_loader:

@@ -1316,6 +1316,28 @@ SAMPLERS = (
     ),
     Idiom(
         "S24",
+        "a parameter that each caller fills with a DistributedSampler, raw DDP",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def make_loader(ds, sampler):
+      return DataLoader(ds, sampler=sampler, batch_size=4)
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      train_loader = make_loader(train_set, DistributedSampler(train_set))
+      for epoch in range(3):
++         train_loader.sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S24",
         "datasets and samplers zipped",
         everywhere("ddp refused SHD902"),
         """
@@ -1334,6 +1356,71 @@ SAMPLERS = (
       dist.init_process_group("nccl")
       (train_loader,) = create_loaders([train_set], [train_sampler], [8])
       for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S25",
+        "a sampler in a dict of keywords, prepared",
+        edited("accelerate", "SHD201"),
+        """
+  from accelerate import Accelerator
+- from torch.utils.data import DataLoader, DistributedSampler
++ from torch.utils.data import DataLoader
+
+
+  def main(train_set, model):
+      accelerator = Accelerator()
+-     kwargs = {"batch_size": 8, "sampler": DistributedSampler(train_set)}
++     kwargs = {"batch_size": 8, "shuffle": True}
+      train_loader = DataLoader(train_set, **kwargs)
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "S25",
+        "shuffle in a dict, replaced by a sampler where distributed",
+        everywhere("ddp right"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(args, train_set, model):
+      kwargs = {"shuffle": True}
+      if args.distributed:
+          dist.init_process_group("nccl")
+          sampler = DistributedSampler(train_set)
+          kwargs = {"sampler": sampler}
+      train_loader = DataLoader(train_set, batch_size=8, **kwargs)
+      for epoch in range(3):
+          if args.distributed:
+              sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S25",
+        "one dict or another by a conditional expression",
+        everywhere("ddp right"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(args, train_set, model):
+      if args.distributed:
+          dist.init_process_group("nccl")
+      sampler = DistributedSampler(train_set) if args.distributed else None
+      kwargs = {"sampler": sampler} if args.distributed else {"shuffle": True}
+      train_loader = DataLoader(train_set, batch_size=8, **kwargs)
+      for epoch in range(3):
+          if args.distributed:
+              sampler.set_epoch(epoch)
           for batch in train_loader:
               model(batch).backward()
 """,
