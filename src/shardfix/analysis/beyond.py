@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardfix.analysis.calling import Function
-from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.flow import follow, last_name
 from shardfix.analysis.module import Module, module_name
 from shardfix.analysis.names import DATA_LOADER
@@ -86,9 +85,13 @@ def beyond(
                 for inner in _helpers(loop, use.node):
                     for name in loop.callee(inner):
                         wanted |= set(_chain(name, loop, project.modules, by_name))
+    uncalled = frozenset(_uncalled(functions))
+    for function, module in functions.items():
+        for decorator in getattr(function, "decorator_list", []):
+            for name in module.qualify(decorator.func if isinstance(decorator, ast.Call) else decorator):
+                wanted |= set(_chain(name, module, project.modules, by_name))
     return Beyond(
-        frozenset(path for path in wanted if path in files and path not in project.modules),
-        frozenset(_uncalled(functions)) | variables,
+        frozenset(path for path in wanted if path in files and path not in project.modules), uncalled | variables
     )
 
 
@@ -100,11 +103,11 @@ def _variables(module: Module, call: ast.Call) -> set[tuple[str, str]]:
 
 
 def _helpers(module: Module, loop: ast.AST) -> Iterable[ast.Call]:
-    """The calls of functions around a loop that evaluates: one of them may reduce its metric across ranks."""
+    """The calls of functions around a loop that does not train: one of them may reduce its metric across ranks."""
     function = module.function(loop)
-    if function is None or not evaluates(module, loop):
+    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)] if function is not None else []
+    if any(last_name(c.func) == "backward" for c in calls):
         return ()
-    calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
     return (c for c in calls if not last_name(c.func)[:1].isupper())
 
 
