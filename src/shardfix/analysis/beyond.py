@@ -23,8 +23,8 @@ class Beyond:
 
     Args:
         files: the paths of files that define something that is asked for.
-        callers: for functions that nothing read so far calls, and for variables that hold a loader, their name and that of
-            what they are imported from.
+        callers: the name of each function that nothing read so far calls, and of each variable that holds a loader,
+            with the name of what it is imported from.
     """
 
     files: frozenset[str]
