@@ -151,3 +151,44 @@ def test_a_file_that_imports_a_loader_is_read_for_its_loop(tmp_path: Path) -> No
     (tmp_path / "other.py").write_text("loader = None\n")
     reading = read_project([], load(tmp_path))
     assert sorted(reading.project.modules) == ["data.py", "train.py"]
+
+
+def test_the_bases_of_a_class_are_read_whose_method_gives_a_loader_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "base.py").write_text("from transformers import Trainer\n\n\nclass Base(Trainer):\n    pass\n")
+    (tmp_path / "data.py").write_text(
+        "from torch.utils.data import DataLoader\n\n\ndef make(d):\n    return DataLoader(d, shuffle=True)\n"
+    )
+    (tmp_path / "t.py").write_text(
+        "from base import Base\nfrom data import make\n\n\nclass T(Base):\n"
+        "    def get_train_dataloader(self):\n        return make(self.train_dataset)\n"
+    )
+    (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
+    assert site.owner == "hf-trainer"
+
+
+@pytest.mark.parametrize(
+    ("file", "owner"),
+    [
+        pytest.param("import lightning as L\nL.Trainer(devices=2)\n", "lightning", id="lightning"),
+        pytest.param("import deepspeed\ndeepspeed.initialize(model=m)\n", "deepspeed", id="deepspeed"),
+        pytest.param(
+            "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cuda', (2, 2))\n",
+            "mesh",
+            id="mesh",
+        ),
+        pytest.param("import horovod.torch as hvd\nhvd.init()\n", "horovod", id="horovod"),
+        pytest.param("from lightning.fabric import Fabric\nFabric(devices=2).launch()\n", "fabric", id="fabric"),
+        pytest.param("import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(f)\n", "xla", id="xla"),
+    ],
+)
+def test_a_program_is_read_that_only_starts_the_processes(tmp_path: Path, file: str, owner: str) -> None:
+    """It makes no loader; what makes one, and reads it, it only imports."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "data.py").write_text(
+        "from torch.utils.data import DataLoader\n\n\ndef first(d):\n    return next(iter(DataLoader(d)))\n"
+    )
+    (tmp_path / "task.py").write_text("from data import first\n\n\ndef run(d):\n    return first(d)\n")
+    (tmp_path / "main.py").write_text(f"from task import run\n{file}run([1])\n")
+    (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
+    assert site.owner == owner

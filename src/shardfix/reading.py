@@ -20,7 +20,7 @@ from shardfix.sources.launches import read_launches
 from shardfix.sources.prefilter import mentions, read
 from shardfix.sources.text import SourceError, SourceText, decode
 
-# A file that holds none of these makes no loader and says nothing about who owns one. Project classes that derive
+# A file that holds none of these makes no loader and starts no program that owns one. Project classes that derive
 # from DataLoader are looked for by their own names once they are known.
 NEEDLES = (
     b"DataLoader",
@@ -35,6 +35,25 @@ NEEDLES = (
     b"set_epoch",
     b"LightningModule",
     b"LightningDataModule",
+    # What starts the processes of a framework, or parts them into groups, may stand in a file that makes no loader.
+    b"pytorch_lightning",
+    b"import lightning",
+    b"from lightning",
+    b"Fabric(",
+    b"deepspeed.init",
+    b"horovod.torch",
+    b"xla_multiprocessing",
+    b"MpDeviceLoader",
+    b"ray.train",
+    b"ignite.distributed",
+    b"from composer",
+    b"colossalai",
+    b"jax.pmap",
+    b"DeviceMesh(",
+    b"init_device_mesh",
+    b"parallelize_module",
+    b"initialize_model_parallel",
+    b"get_data_parallel_",
 )
 _HOPS = 4  # how many files a name is followed through to where it is defined
 _MARK = b"`shardfix migrate` copies this one file"  # in the run-time check that is put beside a program

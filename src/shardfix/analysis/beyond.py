@@ -87,6 +87,8 @@ def beyond(
                         wanted |= set(_chain(name, loop, project.modules, by_name))
     uncalled = frozenset(_uncalled(functions))
     for function, module in functions.items():
+        member = module.class_of(function)
+        wanted |= _bases(module, member, project.modules, by_name) if member is not None else set()
         for decorator in getattr(function, "decorator_list", []):
             for name in module.qualify(decorator.func if isinstance(decorator, ast.Call) else decorator):
                 wanted |= set(_chain(name, module, project.modules, by_name))
