@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardfix.codemods._certainty import always_loader, only_this
+
 from shardfix.analysis.bindings import Definition, attribute_key, parameters
 from shardfix.analysis.epochs import EpochLoop
 from shardfix.analysis.module import Module
@@ -44,10 +46,12 @@ def receiver(site: Site, loop: EpochLoop, sampler: str, *, sampler_is_new: bool)
     if any(b.kind != "batch" for b in site.batch_arms):
         return None  # whether a batch sampler of the project's own has .sampler is not known
     sure = sure and not (handed and function is not None and len(module.callers(function)) > 1)
-    named = _alias(site, loop)
-    if named is not None and sure:
+    alias = _alias(site, loop)
+    named = module.source.source(alias) if alias is not None else None
+    only = alias is None or only_this(site, alias)
+    if named is not None and sure and only:
         return Receiver(f"{named}.{inner}", True)
-    if named is not None and _always_loader(site, loop):
+    if named is not None and always_loader(site, loop.use.value):
         if _only_loaders(site, function):
             return Receiver(f"{named}.{inner}", False)
         if not site.batch_arms:
@@ -72,13 +76,6 @@ def runs_before(module: Module, statement: ast.stmt, loop: ast.stmt) -> bool:
 
 def _is_main(node: ast.If) -> bool:
     return any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
-
-
-def _always_loader(site: Site, loop: EpochLoop) -> bool:
-    """Whether what the loop iterates is one of this file's DataLoaders on every path, so that it has a ``sampler``."""
-    calls = {s.call for s in site.siblings if s.kind == "torch"}
-    definitions = site.module.bindings.reaching(loop.use.value)
-    return all(d.value in calls or d.kind == "parameter" for d in definitions)
 
 
 def _only_loaders(site: Site, function: ast.AST | None) -> bool:
@@ -120,18 +117,18 @@ def _head(loop: EpochLoop) -> ast.expr:
     return loop.loop.test if isinstance(loop.loop, ast.While) else loop.loop.iter
 
 
-def _alias(site: Site, loop: EpochLoop) -> str | None:
+def _alias(site: Site, loop: EpochLoop) -> ast.expr | None:
     """A name for the loader that is read within a loop and has its value before it."""
     module, there = site.module, site.module.function(loop.loop)
-    found: list[tuple[bool, int, str]] = []
+    found: list[tuple[bool, int, str, int, ast.expr]] = []
     for alias in site.flow.aliases:
         if not isinstance(alias, (ast.Name, ast.Attribute)) or module.function(alias) is not there:
             continue
         around = list(module.around(alias))
         if loop.loop in around and isinstance(alias.ctx, ast.Load) and not bound_within(module, alias, loop):
             near = loop.inside in around or alias is loop.use.value
-            found.append((not near, alias.lineno, module.source.source(alias)))
-    return min(found)[2] if found else None
+            found.append((not near, alias.lineno, module.source.source(alias), alias.col_offset, alias))
+    return min(found, key=lambda f: f[:4])[4] if found else None
 
 
 def bound_within(module: Module, alias: ast.expr, loop: EpochLoop) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shardfix.analysis.accelerators import is_accelerator, is_prepare, is_trainer_hook
+from shardfix.analysis.decorators import gives_its_result
 from shardfix.analysis.module import Module, attribute_key
 from shardfix.analysis.objects import crowded, family, field_of, imported_loads, instance_loads, self_loads
 from shardfix.analysis.rebinding import Rebinding, always_before, rebindings, replaced
@@ -217,10 +218,19 @@ class _Walker:
             self.push(s.at(parent))
         elif isinstance(parent, ast.Starred):
             self.starred(s, parent)
+        elif isinstance(parent, ast.withitem):
+            self.managed(s, parent)
         elif isinstance(parent, ast.Lambda):
             self.use("escape", parent, s)
         elif isinstance(parent, ast.Expr):
             self.use("discarded", parent, s)
+
+    def managed(self, s: _State, item: ast.withitem) -> None:
+        """``with make() as loader:`` for a function that yields the loader."""
+        if s.access[:1] == (ANY,) and item.optional_vars is not None:
+            self.assign(s.held(s.access[1:]), item.optional_vars)
+        elif item.optional_vars is not None:
+            self.use("escape", item, s)
 
     def starred(self, s: _State, starred: ast.Starred) -> None:
         outer = self.module.parents[starred]
@@ -495,6 +505,9 @@ class _Walker:
         m = self.module
         function = m.function(statement)
         if function is None:
+            return
+        if not gives_its_result(m, function):
+            self.use("escape", function, s)  # its callers get what a decorator makes of it
             return
         through = [c for c in s.calls if function in m.called_functions(c)]
         callers = through or m.callers(function)

@@ -1,0 +1,94 @@
+"""An epoch is told in another file only where the name there is nothing but the loader that is to be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardfix.analysis.model import Options
+from shardfix.analysis.module import parse
+from shardfix.analysis.project import link
+from shardfix.planning import make_plan
+from shardfix.rewrite.applier import apply
+
+HEAD = "import torch.distributed as dist\n"
+DATA = (
+    "from torch.utils.data import DataLoader\n"
+    "from torch.utils.data.distributed import DistributedSampler\n"
+    "def make(d):\n    return DataLoader(d, sampler=DistributedSampler(d))\n"
+)
+START = "dist.init_process_group()\n"
+BUILD = START + "loader = make(d)\n"
+EPOCHS = "for epoch in range(3):\n"
+READ = "    for x in loader:\n        model(x).backward()\n"
+LOOP = BUILD + EPOCHS + READ
+
+
+def outcome(files: dict[str, str], path: str = "data.py") -> tuple[list[str], dict[str, list[str]]]:
+    """The codes found in one file, and the lines that the plan adds to each file."""
+    project = link({p: parse(p, text) for p, text in files.items()})
+    plan = make_plan(project, tuple(files), Options(sanitizer="off"))
+    reports = [r for r in plan.reports if r.location.path == path]
+    codes = [c for r in reports for c in (*(f.code for f in r.findings), *(c for g in r.changes for c in g.codes))]
+    added: dict[str, list[str]] = {}
+    for p, text in files.items():
+        edits = [e for change in plan.changes for e in change.edits if e.path == p]
+        after = apply(text, list(dict.fromkeys(edits)), path=p).text.splitlines()
+        new = [line.strip() for line in after if line not in text.splitlines()]
+        if new:
+            added[p] = new
+    return codes, added
+
+
+def test_a_wrapper_that_a_decorator_puts_around_the_loader_is_no_loader() -> None:
+    wrap = "def wrapped(f):\n    def inner(d):\n        return Feed(f(d))\n    return inner\n"
+    data = "from wrap import wrapped\n" + DATA.replace("def make", "@wrapped\ndef make")
+    codes, added = outcome({"data.py": data, "wrap.py": wrap, "train.py": HEAD + "from data import make\n" + LOOP})
+    assert (codes, added) == (["SHD909"], {})
+
+
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        "def marked(f):\n    return f\n",
+        "def marked(f):\n    @wraps(f)\n    def inner(*args):\n        return f(*args)\n    return inner\n",
+        "def marked(f):\n    def inner(*args):\n        made = f(*args)\n        print(made)\n        return made\n"
+        "    return inner\n",
+        "from functools import lru_cache as marked\n",
+    ],
+    ids=["a registry", "a wrapper that hands on", "a timer", "a library's"],
+)
+def test_a_decorator_that_hands_on_what_it_gets_is_seen_through(decorator: str) -> None:
+    data = "from marks import marked\n" + DATA.replace("def make", "@marked\ndef make")
+    codes, added = outcome(
+        {"data.py": data, "marks.py": decorator, "train.py": HEAD + "from data import make\n" + LOOP}
+    )
+    assert (codes, added) == (["SHD401"], {"train.py": ["loader.sampler.set_epoch(epoch)"]})
+
+
+EITHER = "if fast:\n    from fast import make\nelse:\n    from data import make\n"
+
+
+def test_a_name_that_another_import_may_make_no_loader_is_not_told() -> None:
+    files = {"data.py": DATA, "fast.py": "def make(d):\n    return Feed(d)\n", "train.py": HEAD + EITHER + LOOP}
+    assert outcome(files) == (["SHD909"], {})
+
+
+def test_a_name_that_another_import_may_make_another_loader_is_asked() -> None:
+    fast = "from torch.utils.data import DataLoader\ndef make(d):\n    return DataLoader(d, batch_sampler=mine)\n"
+    codes, added = outcome({"data.py": DATA, "fast.py": fast, "train.py": HEAD + EITHER + LOOP})
+    assert codes == ["SHD401"]
+    assert "if isinstance(loader.sampler, DistributedSampler):" in added["train.py"]
+
+
+def test_a_factory_that_may_return_something_else_is_not_told() -> None:
+    data = DATA.replace("    return", "    if fast:\n        return Feed(d)\n    return")
+    assert outcome({"data.py": data, "train.py": HEAD + "from data import make\n" + LOOP}) == (["SHD909"], {})
+
+
+def test_a_context_manager_gives_the_loader_that_it_yields() -> None:
+    data = "from contextlib import contextmanager\n" + DATA.replace("def make", "@contextmanager\ndef make")
+    managed = (
+        START + "with make(d) as loader:\n    for epoch in range(3):\n        for x in loader:\n            pass\n"
+    )
+    files = {"data.py": data.replace("return", "yield"), "train.py": HEAD + "from data import make\n" + managed}
+    assert outcome(files) == (["SHD401"], {"train.py": ["loader.sampler.set_epoch(epoch)"]})
