@@ -39,6 +39,12 @@ LOOP = "for b in val_loader:\n        pass\n"
             "def run():\n    " + LOOP + "if rank == 0:\n    run()\n", "if rank == 0:", id="the caller is guarded"
         ),
         pytest.param("@rank_zero_only\ndef run():\n    " + LOOP, "@rank_zero_only", id="a decorator"),
+        pytest.param(
+            "def main_only(f):\n    def inner():\n        if rank == 0:\n            f()\n    return inner\n"
+            "@main_only\ndef run():\n    " + LOOP + "run()\n",
+            "if rank == 0:",
+            id="a decorator of the file's own",
+        ),
         pytest.param("def run():\n    " + LOOP + "if rank == 0:\n    run()\nrun()\n", "", id="another caller is not"),
         pytest.param(
             "def run(rank):\n    " + LOOP + "if world_size > 1:\n    spawn(run)\nelse:\n    run(0)\n",

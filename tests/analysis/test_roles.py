@@ -40,6 +40,7 @@ def test_a_name_says_its_role_by_whole_words(name: str, role: str) -> None:
         pytest.param("f(eval_loader=DataLoader(ds))\n", "eval", id="the keyword's name"),
         pytest.param("x = DataLoader(ds)\nfor b in x:\n    model(b).backward()\n", "train", id="backward"),
         pytest.param("x = DataLoader(ds)\nfor b in x:\n    optimizer.step()\n", "train", id="an optimizer's step"),
+        pytest.param("train_loader = DataLoader(test_set) if a else None\n", "train", id="a conditional's name"),
         pytest.param("x = DataLoader(ds)\nfor b in x:\n    scheduler.step()\n", "unknown", id="another step"),
         pytest.param(
             "x = DataLoader(ds)\nwith torch.no_grad():\n    for b in x:\n        model(b)\n",

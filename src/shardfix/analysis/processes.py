@@ -204,9 +204,35 @@ def distributed_test(test: ast.expr) -> bool | None:
 
 def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.expr | None:
     """The condition because of which a node never runs on two ranks at once: on the main process only, or in a run of
-    one process only. Callers in this file are followed."""
+    one process only. Callers are followed; where several have one, it is the first."""
+    here = _guard_around(module, node, depth)
+    function = _function_around(module, node)
+    if here is None and function is not None and depth < _DEPTH:
+        callers = module.callers(function) if not handed_on(module, function) else []
+        guards = [main_process_guard(module, call, depth + 1) for call in callers]
+        if callers and all(g is not None for g in guards):
+            return guards[0]
+    return here
+
+
+def every_guard(module: Module, node: ast.AST, depth: int = 0) -> list[ast.expr | None]:
+    """The conditions because of which a node never runs on two ranks at once, one for each way to it through callers;
+    None for a way that has none."""
+    here = _guard_around(module, node, depth)
+    function = _function_around(module, node)
+    if here is not None or function is None or depth >= _DEPTH or handed_on(module, function):
+        return [here]
+    ways = [g for call in module.callers(function) for g in every_guard(module, call, depth + 1)]
+    return ways or [None]
+
+
+def _function_around(module: Module, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    return next((n for n in module.around(node) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+
+
+def _guard_around(module: Module, node: ast.AST, depth: int) -> ast.expr | None:
+    """Such a condition in the function of a node, or in a decorator of it."""
     previous: ast.AST = node
-    function: ast.AST | None = None
     for outer in module.around(node):
         if isinstance(outer, (ast.If, ast.IfExp)):
             inside = outer.body if isinstance(outer.body, list) else [outer.body]
@@ -231,26 +257,9 @@ def main_process_guard(module: Module, node: ast.AST, depth: int = 0) -> ast.exp
                 wrapped = _guard_of_wrapper(module, decorator, depth)
                 if wrapped is not None:
                     return wrapped
-            function = outer
             break
         previous = outer
-    if function is not None and depth < _DEPTH:
-        callers = module.callers(function) if not handed_on(module, function) else []
-        guards = [main_process_guard(module, call, depth + 1) for call in callers]
-        if callers and all(g is not None for g in guards):
-            return guards[0]
     return None
-
-
-def every_guard(module: Module, node: ast.AST, depth: int = 0) -> list[ast.expr | None]:
-    """The conditions because of which a node never runs on two ranks at once, one for each way to it through callers;
-    None for a way that has none."""
-    here = main_process_guard(module, node, _DEPTH)
-    function = module.function(node)
-    if here is not None or function is None or depth >= _DEPTH or handed_on(module, function):
-        return [here]
-    ways = [g for call in module.callers(function) for g in every_guard(module, call, depth + 1)]
-    return ways or [None]
 
 
 def _guard_of_wrapper(module: Module, decorator: ast.expr, depth: int) -> ast.expr | None:

@@ -119,14 +119,17 @@ class Site:
             return f"not seen ({self.module.source.source(self.call.func)})"
         if self.kind != "torch":
             made = self.module.source.source(self.call.func)
-            given = self.arguments.bound.get("sampler")
-            if self.kind == "subclass" and given is not None and given.position is None and self.arms:
+            given = [g for way in self.arguments.paths if (g := way.get("sampler")) is not None]
+            if self.kind == "subclass" and given and all(g.position is None for g in given):
                 return f"{describe(self.arms)} (given to {made})"
             return f"{made} (its own)"
         if self.unseen:
             return f"not seen ({self.unseen})"
         if self.batch_arms:
-            return f"batch_sampler={describe(self.batch_arms)}"
+            beside = [a for a in self.arms if a.kind != "none"]
+            either = [a for a in self.batch_arms if a.kind != "none"] if beside else self.batch_arms
+            words = [f"batch_sampler={describe(tuple(either))}", *([describe(tuple(beside))] if beside else [])]
+            return " | ".join(words)
         if self.arms:
             return describe(self.arms)
         given = [way.get("shuffle") for way in self.arguments.paths]
@@ -207,9 +210,13 @@ class Site:
 
     def _names(self) -> Names:
         names: list[str] = []
+        parent = self.module.parents[self.call]
         if self.target is not None:
             names.append(self.module.source.source(self.target))
-        parent = self.module.parents[self.call]
+        elif isinstance(parent, ast.IfExp):  # loader = DataLoader(ds) if ds is not None else None
+            assigned = self.module.parents[parent]
+            if isinstance(assigned, ast.Assign) and isinstance(assigned.targets[0], (ast.Name, ast.Attribute)):
+                names.append(self.module.source.source(assigned.targets[0]))
         if isinstance(parent, ast.Dict):
             for key, value in zip(parent.keys, parent.values, strict=True):
                 if value is self.call and isinstance(key, ast.Constant):
