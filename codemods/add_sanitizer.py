@@ -15,7 +15,7 @@ from shardfix.analysis.project import Project
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 from shardfix.analysis.spelling import below_imports
-from shardfix.rewrite.edits import AddImport, CreateFile, Edit, InsertStatements, WrapExpression
+from shardfix.rewrite.edits import AddImport, CreateFile, Edit, InsertStatements, Span, WrapExpression
 
 VENDORED = "shardfix_sanitizer"
 _OWNERS = ("accelerate", "ddp", "hf-trainer")
@@ -101,6 +101,16 @@ def _form(statement: ast.AST, dotted: str, base: str, files: frozenset[str]) -> 
         place = posixpath.dirname(place)
 
 
+def _is_own(project: Project, module: Module, span: Span | None) -> bool:
+    """Whether the import statement at a place imports from the project, as that of the check does."""
+    statement = next((s for s in module.tree.body if span is not None and module.source.span(s) == span), None)
+    if isinstance(statement, ast.ImportFrom) and (statement.level or not statement.module):
+        return True
+    names = [statement.module or ""] if isinstance(statement, ast.ImportFrom) else []
+    names += [a.name for a in statement.names] if isinstance(statement, ast.Import) else []
+    return any(project.split(f"{name}.x", module) is not None for name in names)
+
+
 def _call(site: Site, edits: Sequence[Edit]) -> list[Edit]:
     """The check itself: a statement behind the construction, or around the expression that returns or uses it."""
     module = site.module
@@ -146,7 +156,8 @@ def sanitizer_edits(
         if form is None:
             return []
         folder, name = form
-        made.append(AddImport(module.path, name, "sanitize", below_imports(module)))
+        below = below_imports(module)
+        made.append(AddImport(module.path, name, "sanitize", below, apart=not _is_own(project, module, below)))
         made.append(CreateFile(posixpath.join(folder, f"{VENDORED}.py"), vendored))
     return made
 
@@ -244,6 +255,7 @@ RULE = Rule(
             "    pass\n",
             "from accelerate import Accelerator\n"
             "from torch.utils.data import DataLoader\n"
+            "\n"
             "from shardfix_sanitizer import sanitize\n"
             "\n"
             "accelerator = Accelerator()\n"

@@ -36,6 +36,7 @@ RIGHT = PREPARED.format(imports="", sampler="")
 CHECKED = (
     "from accelerate import Accelerator\n"
     "from torch.utils.data import DataLoader\n"
+    "\n"
     "from shardfix_sanitizer import sanitize\n"
     "\n"
     "accelerator = Accelerator()\n"

@@ -274,3 +274,48 @@ def test_only_the_changed_characters_count_as_touched() -> None:
     text = "f(\n    1,\n    s=2,\n    b=3,\n)\n"
     result = apply(text, [DropKeyword("a.py", call(text), "s")], path="a.py")
     assert [text[touched.start : touched.end] for touched in result.touched] == ["s=2,\n    "]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"a": 1, "sampler": s}', '{"a": 1}'),
+        ("{'sampler': s, 'a': 1}", "{'a': 1}"),
+        ("{'sampler': s}", "{}"),
+        ("{\n    'sampler': s,  # ordered\n    **more,\n}", "{\n    # ordered\n    **more,\n}"),
+        ("{\n    'a': 1,\n    'sampler': s,\n}", "{\n    'a': 1,\n}"),
+    ],
+)
+def test_an_item_of_a_dict_display_goes_by_its_key(before: str, after: str) -> None:
+    edit = DropKeyword("train.py", Span(5, 5 + len(before)), "sampler")
+    assert apply(f"kw = {before}\n", [edit], path="train.py").text == f"kw = {after}\n"
+
+
+def test_an_item_of_a_dict_display_is_not_set_as_a_keyword() -> None:
+    with pytest.raises(EditError, match="an item of a dict is no keyword"):
+        apply("kw = {'a': 1}\n", [SetKeyword("train.py", Span(5, 13), "a", "2")], path="train.py")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            "return DataLoader(ds,\n                  batch_size=2)",
+            'return sanitize(DataLoader(ds,\n                           batch_size=2), owner="ddp")',
+            id="lines aligned with the bracket stay so",
+        ),
+        pytest.param(
+            "return DataLoader(\n    ds,\n    batch_size=2,\n)",
+            'return sanitize(DataLoader(\n    ds,\n    batch_size=2,\n), owner="ddp")',
+            id="lines indented below stay",
+        ),
+        pytest.param(
+            'return DataLoader(ds, """\n                           """,\n                  2)',
+            'return sanitize(DataLoader(ds, """\n                           """,\n                  2), owner="ddp")',
+            id="a string over several lines stays",
+        ),
+    ],
+)
+def test_an_expression_that_moves_to_the_right_keeps_its_lines_aligned(before: str, after: str) -> None:
+    edit = WrapExpression("train.py", Span(7, len(before)), "sanitize(", ', owner="ddp")')
+    assert apply(before + "\n", [edit], path="train.py").text == after + "\n"

@@ -254,3 +254,14 @@ def test_an_import_that_goes_is_not_extended() -> None:
     text = "import os\nfrom m import k\nx = os\n"
     edits = [AddImport("a.py", "m", "n"), DropImport("a.py", "k")]
     assert applied(text, *edits) == "import os\nfrom m import n\nx = os\n"
+
+
+def test_an_import_of_the_project_s_own_is_set_apart_and_comes_last() -> None:
+    text = "import torch\n\nx = 1\n"
+    beside = span(text, "import torch")
+    own = AddImport("a.py", "checks", "check", beside, apart=True)
+    other = AddImport("a.py", "torch.utils.data", "Subset", beside)
+    assert applied(text, own) == "import torch\n\nfrom checks import check\n\nx = 1\n"
+    assert applied(text, own, other) == (
+        "import torch\nfrom torch.utils.data import Subset\n\nfrom checks import check\n\nx = 1\n"
+    )

@@ -85,13 +85,15 @@ class AddImport:
     """Bind a name at module level by ``from module import name`` (``import module`` where name is empty).
 
     It extends or stands beside the file's torch imports, after the docstring and every ``__future__`` import.
-    ``beside`` is the import statement after which it is best placed. A name already imported so is left alone.
+    ``beside`` is the import statement after which it is best placed, ``apart`` whether a blank line sets it off from
+    that, as a module of the project's own is from others. A name already imported so is left alone.
     """
 
     path: str
     module: str
     name: str = ""
     beside: Span | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

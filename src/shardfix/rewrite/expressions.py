@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from shardfix.rewrite.blocks import parse
 from shardfix.rewrite.calls import KeywordEdit, edit_call, parse_expression
 from shardfix.rewrite.edits import DropKeyword, ReplaceExpression, SetKeyword, Span, WrapExpression
-from shardfix.rewrite.layout import Layout, read_layout
+from shardfix.rewrite.layout import NEWLINE, Layout, read_layout
 from shardfix.rewrite.patches import Patch, splice
 
 # What keeps together wherever it stands.
@@ -86,8 +87,9 @@ def _render(layout: Layout, place: _Place) -> str:
                 indent=layout.indent(line) + "    ",
                 original=original,
             )
+        column = start - layout.starts[line]
         for wrap in place.wraps:
-            result = wrap.before + _bracketed(result) + wrap.after
+            result = wrap.before + _moved(_bracketed(result), column, len(wrap.before)) + wrap.after
         if place.wraps or place.replacement is not None:
             parse_expression(result)
     except ValueError as error:
@@ -137,6 +139,27 @@ def _parsed(expression: str) -> ast.expr | None:
         return ast.parse(f"({expression})", mode="eval").body
     except SyntaxError:
         return None
+
+
+def _moved(expression: str, column: int, by: int) -> str:
+    """An expression whose lines are aligned with what stands behind its bracket, aligned so once it starts further to
+    the right. Lines that are only indented stay; so does everything where a string goes over a line's end.
+
+    Args:
+        column: where the expression starts in its line, in characters.
+    """
+    ends = [found.end() for found in NEWLINE.finditer(expression)]
+    if not ends or expression[: ends[0]].rstrip().endswith(("(", "[", "{", "\\")) or "#" in expression[: ends[0]]:
+        return expression
+    strings = (
+        n for n in ast.walk(ast.parse(f"({expression})", mode="eval")) if isinstance(n, (ast.Constant, ast.JoinedStr))
+    )
+    if any(n.lineno != n.end_lineno for n in strings):
+        return expression
+    lines = [expression[a:b] for a, b in pairwise([*ends, len(expression)])]
+    if any(line.strip() and len(line) - len(line.lstrip(" ")) <= column for line in lines):
+        return expression
+    return expression[: ends[0]] + "".join(" " * by + line if line.strip() else line for line in lines)
 
 
 def _bracketed(expression: str) -> str:

@@ -119,7 +119,8 @@ def place_imports(
     """
     extended: list[tuple[Statement, str]] = []
     lines: dict[tuple[str, Statement | None], list[str]] = {}
-    for edit in edits:
+    apart: set[tuple[str, Statement | None]] = set()
+    for edit in sorted(edits, key=lambda edit: edit.apart):
         if _is_bound(tree, edit, leaving):
             continue
         beside = tree.outermost(tree.statement(edit.beside)) if edit.beside else None
@@ -131,9 +132,11 @@ def place_imports(
                 extended.append((host, edit.name))
         else:
             names = lines.setdefault((edit.module, beside), [])
+            if edit.apart and beside is not None:
+                apart.add((edit.module, beside))
             if edit.name not in names:
                 names.append(edit.name)
-    inserts: list[InsertStatements] = []
+    inserts: list[tuple[InsertStatements, bool]] = []
     top = ""
     for (module, beside), names in lines.items():
         wanted = [f"import {module}" if not name else "" for name in names if not name]
@@ -142,17 +145,23 @@ def place_imports(
         if insert is None:
             top += "".join(line + tree.layout.newline(0) for line in wanted)
         else:
-            inserts.append(insert)
+            inserts.append((insert, (module, beside) in apart))
     return extended, _merge_spacing(inserts), top
 
 
-def _merge_spacing(inserts: list[InsertStatements]) -> list[InsertStatements]:
-    """Blank lines that set off new imports stand once around several of them."""
+def _merge_spacing(inserts: list[tuple[InsertStatements, bool]]) -> list[InsertStatements]:
+    """Blank lines that set off new imports stand once around several of them.
+
+    Args:
+        inserts: each with whether it is set apart from what is put in before it.
+    """
     merged: dict[tuple[object, str], InsertStatements] = {}
-    for insert in inserts:
+    for insert, apart in inserts:
         key = (insert.anchor, insert.where)
+        if apart:
+            insert = replace(insert, lines=("", *insert.lines))
         if key in merged:
-            content = [line for line in insert.lines if line]
+            content = [*[""] * apart, *(line for line in insert.lines if line)]
             lines = list(merged[key].lines)
             at = max(index for index, line in enumerate(lines) if line) + 1
             merged[key] = replace(insert, lines=(*lines[:at], *content, *lines[at:]))
