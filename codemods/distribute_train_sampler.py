@@ -185,7 +185,9 @@ RULE = Rule(
     why=(
         "DistributedDataParallel averages gradients and shards nothing: with a plain loader each of W ranks reads "
         "every sample of every epoch (21 of 21 on both ranks of 2, torch 2.13), and with equal seeds even the same "
-        "batches, so W processes do the work of one."
+        "batches, so W processes do the work of one. With --target ddp this goes for programs of one process too: the "
+        "sampler is then built where a process group runs, so one process stays as it is; the group itself, and the "
+        "model's gradients, are left to be written by hand."
     ),
     refuses=(
         "Where no process group is sure to exist at the construction, where no epoch loop is seen, for weighted, "
@@ -286,6 +288,38 @@ RULE = Rule(
             "        for batch in train_loader:\n"
             "            model(batch).backward()\n",
             code="SHD301",
+        ),
+        Example(
+            "--target ddp: a program of one process that is to be run under torchrun",
+            "import torch\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            "\n"
+            "def main(train_set, model):\n"
+            "    train_loader = DataLoader(train_set, batch_size=2, shuffle=True)\n"
+            "    for epoch in range(2):\n"
+            "        for batch in train_loader:\n"
+            "            model(batch).backward()\n",
+            "import torch\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            "\n"
+            "def main(train_set, model):\n"
+            "    train_sampler = (\n"
+            "        DistributedSampler(train_set, shuffle=True)\n"
+            "        if torch.distributed.is_available() and torch.distributed.is_initialized()\n"
+            "        else None\n"
+            "    )\n"
+            "    train_loader = DataLoader("
+            "train_set, batch_size=2, shuffle=(train_sampler is None), sampler=train_sampler)\n"
+            "    for epoch in range(2):\n"
+            "        if train_sampler is not None:\n"
+            "            train_sampler.set_epoch(epoch)\n"
+            "        for batch in train_loader:\n"
+            "            model(batch).backward()\n",
+            code="SHD301",
+            target="ddp",
         ),
     ),
 )

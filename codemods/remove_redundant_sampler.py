@@ -611,6 +611,18 @@ RULE = Rule(
             ),
             code="SHD907",
         ),
+        Example(
+            "a dict of keywords that also feeds a loader which keeps its sampler",
+            _PREPARED.format(
+                imports=", RandomSampler",
+                body='options = {"batch_size": 2, "sampler": RandomSampler(dataset)}\n'
+                "loader = accelerator.prepare(DataLoader(dataset, **options))\n"
+                "for batch in loader:\n"
+                "    pass\n"
+                "mean = sum(batch.sum() for batch in DataLoader(dataset, **options))\n",
+            ),
+            code="SHD903",
+        ),
     ),
     invalid=(
         Example(
@@ -678,6 +690,37 @@ RULE = Rule(
                 "    pass\n",
             ),
             code="SHD102",
+        ),
+        Example(
+            "the sampler stands in a dict of keywords, which differs by path",
+            "from accelerate import Accelerator\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            "accelerator = Accelerator()\n"
+            "dataset = list(range(16))\n"
+            'options = {"batch_size": 2}\n'
+            "if accelerator.num_processes > 1:\n"
+            '    options["sampler"] = DistributedSampler(dataset)\n'
+            "else:\n"
+            '    options["shuffle"] = True\n'
+            "loader = accelerator.prepare(DataLoader(dataset, **options))\n"
+            "for batch in loader:\n"
+            "    pass\n",
+            "from accelerate import Accelerator\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            "accelerator = Accelerator()\n"
+            "dataset = list(range(16))\n"
+            'options = {"batch_size": 2}\n'
+            "if accelerator.num_processes > 1:\n"
+            '    options["shuffle"] = True\n'
+            "else:\n"
+            '    options["shuffle"] = True\n'
+            "loader = accelerator.prepare(DataLoader(dataset, **options))\n"
+            "for batch in loader:\n"
+            "    pass\n",
+            code="SHD201",
         ),
         Example(
             "in one process a SequentialSampler is the default",

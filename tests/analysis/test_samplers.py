@@ -173,3 +173,63 @@ def test_the_sampler_in_words() -> None:
     assert site(HEAD + "DataLoader(d, shuffle=True)\n").sampler == "default, shuffle=True"
     assert site(HEAD + "DataLoader(d)\n").sampler == "default"
     assert site(HEAD + "DataLoader(d, **make())\n").sampler == "not seen (**make())"
+
+
+@pytest.mark.parametrize(
+    ("text", "sampler"),
+    [
+        pytest.param(
+            "def build(d, s):\n    return DataLoader(d, sampler=s)\n"
+            "build(a, RandomSampler(a))\nbuild(b, RandomSampler(b))\n",
+            "RandomSampler",
+            id="callers that agree",
+        ),
+        pytest.param(
+            "def build(d, s=None):\n    return DataLoader(d, sampler=s)\nbuild(a, RandomSampler(a))\nbuild(b)\n",
+            "parameter s",
+            id="callers that do not",
+        ),
+        pytest.param(
+            "def build(d, s):\n    return DataLoader(d, sampler=s)\nbuild(*both)\n",
+            "parameter s",
+            id="a caller not seen",
+        ),
+        pytest.param(
+            "def both(a, b):\n    return RandomSampler(a), DistributedSampler(b)\n_, s = both(a, b)\n"
+            "DataLoader(b, sampler=s)\n",
+            "DistributedSampler",
+            id="one of two that a function returns",
+        ),
+        pytest.param(
+            "samplers = [RandomSampler(a), DistributedSampler(b)]\nfor d, s in zip([a, b], samplers):\n"
+            "    DataLoader(d, sampler=s)\n",
+            "RandomSampler | DistributedSampler",
+            id="a list beside another",
+        ),
+        pytest.param(
+            "samplers = [RandomSampler(a)]\nsamplers.append(s)\nfor s in samplers:\n    DataLoader(d, sampler=s)\n",
+            "s?",
+            id="a list that grows",
+        ),
+        pytest.param(
+            "class Base:\n    def __init__(self, d):\n        self.s = RandomSampler(d)\n"
+            "class T(Base):\n    def run(self):\n        DataLoader(d, sampler=self.s)\n",
+            "RandomSampler",
+            id="an attribute of the base class",
+        ),
+        pytest.param(
+            "def make(d, mode):\n    if mode:\n        return RandomSampler(d, num_samples=mode)\n"
+            "    return DistributedSampler(d)\nDataLoader(d, sampler=make(d, 1))\n",
+            "make?(RandomSampler | DistributedSampler)",
+            id="what a function may return, by what it is given",
+        ),
+    ],
+)
+def test_a_sampler_is_followed_to_what_makes_it(text: str, sampler: str) -> None:
+    assert site(HEAD + text).sampler == sampler
+
+
+def test_a_copy_of_distributed_sampler_takes_its_rank_s_part() -> None:
+    text = "class Mine(Sampler):\n    def __init__(self, d, num_replicas=None, rank=None):\n        pass\n"
+    (arm,) = site(HEAD + text + "DataLoader(d, sampler=Mine(d))\n").arms
+    assert (arm.kind, arm.rank_aware) == ("custom", True)

@@ -350,9 +350,13 @@ class _Walk:
             first = self._block(s.body, ways)
             if first[1]:
                 return first
-            if any(n in self.doing for n in ast.walk(s) if isinstance(n, ast.stmt)):
-                raise _Unseen
-            for block in (*(h.body for h in s.handlers), s.orelse, s.finalbody):
+            changed = [n for n in ast.walk(s) if isinstance(n, ast.stmt) and n in self.doing]
+            handler = next((h for h in s.handlers if h in self.module.around(self.place)), None)
+            if handler is not None and all(handler in self.module.around(n) for n in changed):
+                return self._block(handler.body, ways)
+            if changed:
+                raise _Unseen  # how far the body came is not seen
+            for block in (s.orelse, s.finalbody):
                 inner = self._block(block, ways)
                 if inner[1]:
                     return inner

@@ -132,8 +132,8 @@ class Site:
             return " | ".join(words)
         if self.arms:
             return describe(self.arms)
-        given = [way.get("shuffle") for way in self.arguments.paths]
-        written = [self.module.source.source(g.value) if g is not None else "" for g in given]
+        shuffles = [way.get("shuffle") for way in self.arguments.paths]
+        written = [self.module.source.source(s.value) if s is not None else "" for s in shuffles]
         if not any(written):
             return "default"
         return f"default, shuffle={' | '.join(dict.fromkeys(w or 'False' for w in written))}"
