@@ -314,6 +314,8 @@ def _batch_removal(site: Site, options: Options) -> _Removal | Finding | str | N
     if own_argument(arm, "generator") is not None:
         reason = "generator= decides the order today; without the sampler the order is another"
     bound = site.arguments.bound
+    if site.arguments.opaque:
+        return refuse(site, "SHD903", note=site.arguments.opaque)
     if any(n in bound and not bound[n].keyword for n in ("batch_sampler", "batch_size", "shuffle", "drop_last")):
         return refuse(site, "SHD903", note="batch_sampler and what replaces it must be keywords of the call")
     shuffle = intended_shuffle(site, arm, None)

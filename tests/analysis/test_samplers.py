@@ -195,6 +195,11 @@ def test_the_sampler_in_words() -> None:
             id="a caller not seen",
         ),
         pytest.param(
+            "def build(d, s):\n    return DataLoader(d, sampler=s)\nbuild(a, RandomSampler(a))\npool.submit(build, b, t)\n",
+            "parameter s",
+            id="a caller out of sight",
+        ),
+        pytest.param(
             "def both(a, b):\n    return RandomSampler(a), DistributedSampler(b)\n_, s = both(a, b)\n"
             "DataLoader(b, sampler=s)\n",
             "DistributedSampler",

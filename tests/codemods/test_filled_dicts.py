@@ -8,7 +8,7 @@ from plans import codes, edited
 PREPARED = (
     "from functools import partial\n"
     "from accelerate import Accelerator\n"
-    "from torch.utils.data import DataLoader, RandomSampler, SequentialSampler\n"
+    "from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler\n"
     "from torch.utils.data.distributed import DistributedSampler\n"
     "accelerator = Accelerator()\n"
     "{}\n"
@@ -138,6 +138,11 @@ def test_a_sampler_goes_from_where_it_stands(before: str, after: str) -> None:
             id="keys not seen",
         ),
         pytest.param(
+            "loader = DataLoader(ds, batch_sampler=BatchSampler(RandomSampler(ds), 2, True), **config.loader)",
+            "SHD903",
+            id="a batch sampler beside what is not seen",
+        ),
+        pytest.param(
             "loader = DataLoader(ds, sampler=RandomSampler(ds), **config.loader)",
             "SHD903",
             id="a keyword would be added",
@@ -146,6 +151,11 @@ def test_a_sampler_goes_from_where_it_stands(before: str, after: str) -> None:
 )
 def test_a_dict_that_is_not_seen_through_is_left(made: str, code: str) -> None:
     assert codes(PREPARED.format(made)) == [[code]]
+
+
+def test_a_batch_sampler_on_one_way_only_is_left_to_prepare() -> None:
+    made = "kw = {}\nif a:\n    kw = {'batch_sampler': BatchSampler(RandomSampler(ds), 2, True)}"
+    assert codes(PREPARED.format(made + "\nloader = DataLoader(ds, **kw)")) == [[]]
 
 
 def test_a_dict_for_two_loaders_is_edited_for_both_or_not_at_all() -> None:

@@ -165,6 +165,25 @@ def argument_of(module: Module, function: Function, call: ast.Call, name: str) -
     return None
 
 
+def only_called(module: Module, function: Function) -> bool:
+    """Whether a function is called wherever the project names it, so that its callers are all that run it."""
+    calls = {call.func for call in module.callers(function)}
+    own = module.home(function)
+    for d in own.bindings.definitions_at(function, function.name):
+        if any(use not in calls for use in own.bindings.readers(d)):
+            return False
+    method = isinstance(module.parents[function], ast.ClassDef)
+    for other in module.fellows:
+        for load in other.attribute_loads.get(function.name, ()):
+            if load not in calls and (method or f"{own.name}.{function.name}" in other.qualify(load)):
+                return False
+        for d in other.bindings.definitions if not method and other is not own else ():
+            if d.kind == "import" and d.module.endswith(f".{function.name}"):
+                if any(use not in calls for use in other.bindings.readers(d)):
+                    return False
+    return True
+
+
 def default_of(function: Function, name: str) -> ast.expr | None:
     """The default of a parameter, or None."""
     a = function.args

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.bindings import Definition
+from shardfix.analysis.calling import only_called
 
 if TYPE_CHECKING:
     from shardfix.analysis.module import Module
@@ -224,7 +225,7 @@ def _given(module: Module, d: Definition, depth: int) -> list[_Way]:
         raise _Unseen
     calls = module.callers(function)
     own = function.args.kwarg is not None and d.node is function.args.kwarg
-    if not calls or d.node is function.args.vararg:
+    if not calls or d.node is function.args.vararg or not only_called(module, function):
         raise _Unseen
     found: list[_Way] = []
     for call in calls:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from shardfix.analysis.arguments import Arguments
 from shardfix.analysis.bindings import Definition, parameters
-from shardfix.analysis.calling import argument_of, default_of
+from shardfix.analysis.calling import argument_of, default_of, only_called
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS
 
@@ -153,6 +153,8 @@ def _given(module: Module, d: Definition, depth: int, via: tuple[Definition, ...
     """What the callers of a function hand to its parameter, where all of them are seen and hand over the same kinds."""
     function = d.scope
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(d.node, ast.arg):
+        return ()
+    if not only_called(module, function):
         return ()
     found: dict[ast.expr, Arm] = {}
     kinds: set[frozenset[str]] = set()
