@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from itertools import takewhile
 
 from shardfix.codemods._receivers import bound_within, receiver
 
 from shardfix.analysis.bindings import attribute_key
 from shardfix.analysis.counters import counted_up
-from shardfix.analysis.epochs import EpochLoop, refills
+from shardfix.analysis.epochs import EpochLoop, loops_around, refills
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.module import Module
 from shardfix.analysis.sites import Site
@@ -73,7 +74,9 @@ def tell_epoch(
     training = [loop for loop in loops.loops if not evaluates(site.module, loop.use.node)]
     if site.role != "eval" and not training:
         return Untold("SHD909", "the epoch loop only evaluates on this loader")
-    return _all([tell_in(site, loop, told) for loop in (loops.loops if site.role == "eval" else training)])
+    telling = {loop for call in site.told for loop in loops_around(site.module, call.call)}
+    untold = [loop for loop in (loops.loops if site.role == "eval" else training) if loop.loop not in telling]
+    return _all([tell_in(site, loop, told) for loop in untold])
 
 
 def _all(parts: list[list[Edit] | Untold]) -> list[Edit] | Untold:
@@ -211,7 +214,7 @@ def _behind(site: Site, loop: EpochLoop, sampler: Sampler) -> list[Edit] | Untol
     if built is site.call:
         made = _behind_construction(site, sampler, counter)
         return made if isinstance(made, Untold) else [*renamed, *made]
-    handed = _handed(site, built, counter) if loop.counter else ""
+    handed = given_epoch(site, loop)
     if handed:
         return _behind_construction(site, sampler, handed)
     named = _assigned(site, built)
@@ -236,11 +239,26 @@ def _unnamed(site: Site, built: ast.expr) -> str:
     return f"the loader is built anew in each epoch, by line {built.lineno}"
 
 
+_COMPREHENSIONS = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _upwards(site: Site) -> list[ast.AST]:
+    """The expressions around a loader's construction."""
+    return list(takewhile(lambda n: not isinstance(n, ast.stmt), site.module.around(site.call)))
+
+
 def _behind_construction(site: Site, sampler: Sampler, counter: str) -> list[Edit] | Untold:
     module, statement = site.module, site.module.statement(site.call)
     read = any(statement in (u.node, *module.around(u.node)) for u in site.flow.of("iterate", "next"))
-    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or read:
-        return Untold("SHD924", "the loader is built where it is read, anew in each epoch")
+    inline = read or not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is not site.call
+    if inline:
+        if not sampler.is_new or any(isinstance(n, _COMPREHENSIONS) for n in _upwards(site)):
+            return Untold("SHD924", "the loader is built where it is read, anew in each epoch")
+        # The sampler's own statement comes before this one: it is told right behind that.
+        told = _lines(site, sampler.variable, sampler, statement, counter, True)
+        if isinstance(told, Untold):
+            return told
+        return [*told[1], InsertStatements(module.path, module.source.span(statement), "before", told[0])]
     source = sampler.variable
     if not source:
         if not isinstance(site.target, (ast.Name, ast.Attribute)) or any(b.kind != "batch" for b in site.batch_arms):
@@ -252,10 +270,16 @@ def _behind_construction(site: Site, sampler: Sampler, counter: str) -> list[Edi
     return [*lines[1], InsertStatements(module.path, module.source.span(statement), "after", lines[0])]
 
 
-def _handed(site: Site, call: ast.expr, counter: str) -> str:
+def given_epoch(site: Site, loop: EpochLoop) -> str:
     """The parameter by which the function that builds the loader is given the epoch; empty if it is not."""
     module, function = site.module, site.module.function(site.call)
-    if not isinstance(call, ast.Call) or function is None or module.called_function(call) is not function:
+    call, counter = loop.built, loop.counter
+    if (
+        not counter
+        or not isinstance(call, ast.Call)
+        or function is None
+        or module.called_function(call) is not function
+    ):
         return ""
     if len(module.callers(function)) != 1:
         return ""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from shardfix.codemods._epochs import Sampler, Untold, is_read_once, tell_epoch, tell_in
+from shardfix.codemods._epochs import Sampler, Untold, given_epoch, is_read_once, tell_epoch, tell_in
 from shardfix.codemods._findings import refuse
+from shardfix.codemods._in_vain import may_run, never_run, told_another, told_in_vain
 
-from shardfix.analysis.counters import Loop
-from shardfix.analysis.epochs import SetEpoch, set_epoch_calls, untold
+from shardfix.analysis.epochs import set_epoch_calls, untold
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
-from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test
+from shardfix.analysis.module import Module
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
@@ -31,11 +31,14 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     distributed = shuffling_arms(site)
     if not distributed or site.owner != "ddp":
         return None
-    if site.told:
+    told = [t for t in site.told if may_run(site, t)]
+    if site.told and not told:
+        return never_run(site, site.told[0])
+    if told:
         training = [loop for loop in site.epoch_loops.loops if not evaluates(site.module, loop.use.node)]
-        forgotten = untold(site.module, training, site.told)
+        forgotten = untold(site.module, training, told)
         if not forgotten:
-            return _told_in_vain(site) or "its sampler is told the epoch"
+            return told_another(site, told) or told_in_vain(site) or "its sampler is told the epoch"
         sampler = _sampler(site, distributed)
         parts = [tell_in(site, loop, sampler) for loop in forgotten]
         found = next((part for part in parts if isinstance(part, Untold)), None)
@@ -58,6 +61,8 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         name = call.receiver.attr if isinstance(call.receiver, ast.Attribute) else getattr(call.receiver, "id", "")
         if id(call.call) not in claimed and "dataset" not in name:
             return refuse(site, "SHD920", evidence=(module.evidence(call.call),))
+    if _seeded_by_epoch(site, distributed):
+        return "each epoch makes a sampler with a seed of its own"
     where = [u for a in distributed for u in site.sampler_flow(a).of("returned", "escape")]
     if not site.epoch_loops.loops and not site.epoch_loops.rebuilt:
         if is_read_once(site):
@@ -105,68 +110,21 @@ def _change(site: Site, distributed: Sequence[Arm], edits: Sequence[Edit]) -> Ch
     )
 
 
-def _told_in_vain(site: Site) -> Finding | None:
-    """A sampler that each call of ``set_epoch`` tells one number for good, too late, or on some ranks only."""
-    module = site.module
-    loops = {loop.loop: loop.counter for loop in (*site.epoch_loops.loops, *site.epoch_loops.rebuilding)}
-    if not loops:
-        return None
-    why = [_too_early(site, t) or _vain(site, t, loops) for t in site.told]
-    if not why or not all(why):
-        return None
-    return Finding(
-        "SHD403",
-        site.location,
-        why[0],
-        (module.evidence(site.told[0].call), module.evidence(next(iter(loops)))),
-        "call it on every rank, first in the loop over epochs, with the loop's counter",
-    )
+def _seeded_by_epoch(site: Site, distributed: Sequence[Arm]) -> bool:
+    """Whether the sampler of each epoch is made anew with a seed that its counter is in."""
+    seeds = [s for a in distributed if a.arguments for s in [a.arguments.value("seed")] if s is not None]
+    loops = site.epoch_loops.rebuilding
+    if not loops or len(seeds) != len(distributed):
+        return False
+    for loop in loops:
+        counter = loop.counter if loop.built is site.call else given_epoch(site, loop)
+        if not counter or not all(_mentions(site.module, seed, counter) for seed in seeds):
+            return False
+    return True
 
 
-def _vain(site: Site, told: SetEpoch, loops: Mapping[Loop, str]) -> str:
-    """Why one call of ``set_epoch`` does not give each epoch an order of its own on all ranks; empty if it may."""
-    module = site.module
-    around = list(module.around(told.call))
-    outer = next((loop for loop in loops if loop in around), None)
-    if isinstance(told.argument, ast.Constant):
-        return _ONE_NUMBER
-    if outer is None:
-        beside = module.function(told.call) in {module.function(loop) for loop in loops}
-        return _ONE_NUMBER if beside else ""
-    uses = [u.node for u in site.flow.of("iterate") if outer in module.around(u.node)]
-    if any(use in around for use in uses):
-        return "set_epoch is called within the loop over batches, whose order stands by then"
-    for test in (n.test for n in around[: around.index(outer)] if isinstance(n, ast.If)):
-        shared = any(n in module.around(use) for use in uses for n in [module.parents[test]])
-        if not shared and distributed_test(test) is None and (is_main_test(test) or is_not_main_test(test)):
-            return "set_epoch is called on some ranks only: the ranks cut different permutations, so shards overlap"
-        once = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
-        if once and isinstance(test, ast.Compare) and told.argument is not None:
-            if ast.dump(test.left) == ast.dump(told.argument) and isinstance(test.comparators[0], ast.Constant):
-                return _ONE_NUMBER
-    if isinstance(told.argument, ast.Name):
-        definitions = module.bindings.reaching(told.argument)
-        if definitions and not any(outer in (d.statement, *module.around(d.statement)) for d in definitions):
-            return _ONE_NUMBER
-        line = max((module.location(use).line for use in uses), default=0)
-        if uses and told.argument.id == loops[outer] and told.call.lineno > line and isinstance(outer, ast.For):
-            return "set_epoch is called behind the epoch's batches, so the second epoch repeats the first one's order"
-    return ""
-
-
-def _too_early(site: Site, told: SetEpoch) -> str:
-    """Whether a call tells the sampler of the epoch before, where each epoch builds its own."""
-    module = site.module
-    arms = [a.node for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner)) if a.kind == "distributed"]
-    around = list(module.around(told.call))
-    for loop in site.epoch_loops.rebuilding:
-        if loop.built is site.call and loop.loop in around and arms:
-            if all(loop.loop in module.around(n) and n.lineno > told.call.lineno for n in arms):
-                return "set_epoch is called before the epoch's own sampler is built, which stays at epoch 0"
-    return ""
-
-
-_ONE_NUMBER = "set_epoch is told one number for all epochs, so every epoch repeats the order of the first"
+def _mentions(module: Module, node: ast.expr, source: str) -> bool:
+    return any(isinstance(n, (ast.Name, ast.Attribute)) and module.source.source(n) == source for n in ast.walk(node))
 
 
 def _wrong_receiver(site: Site) -> Change | None:

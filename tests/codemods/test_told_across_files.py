@@ -92,3 +92,120 @@ def test_a_context_manager_gives_the_loader_that_it_yields() -> None:
     )
     files = {"data.py": data.replace("return", "yield"), "train.py": HEAD + "from data import make\n" + managed}
     assert outcome(files) == (["SHD401"], {"train.py": ["loader.sampler.set_epoch(epoch)"]})
+
+
+TOLD = "    loader.sampler.set_epoch(epoch)\n"
+TRAINER = (
+    "class Trainer:\n    def __init__(self, loader, sampler):\n        self.loader = loader\n"
+    "        self.sampler = sampler\n    def set_epoch(self, epoch):\n        self.sampler.set_epoch(epoch)\n"
+    "    def train(self):\n        for x in self.loader:\n            model(x).backward()\n"
+)
+BOTH = DATA.replace(
+    "    return DataLoader(d, sampler=DistributedSampler(d))",
+    "    s = DistributedSampler(d)\n    return DataLoader(d, sampler=s), s",
+)
+RUN = (
+    HEAD
+    + "from data import make\nfrom trainer import Trainer\n"
+    + START
+    + "loader, sampler = make(d)\ntrainer = Trainer(loader, sampler)\n"
+    + EPOCHS
+)
+
+
+def test_a_method_that_nothing_calls_tells_no_epoch() -> None:
+    files = {"data.py": BOTH, "trainer.py": TRAINER, "train.py": RUN + "    trainer.train()\n"}
+    assert outcome(files) == (["SHD920"], {})
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "    trainer.set_epoch(epoch)\n    trainer.train()\n",
+        "    for name in ('set_epoch', 'train'):\n        getattr(trainer, name)()\n    trainer.train()\n",
+        "    hook.set_epoch(epoch)\n    trainer.train()\n",
+    ],
+    ids=["called", "called by a name", "called on what is not seen"],
+)
+def test_a_method_that_may_be_called_tells_the_epoch(run: str) -> None:
+    assert outcome({"data.py": BOTH, "trainer.py": TRAINER, "train.py": RUN + run}) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        EPOCHS + "    make(d).sampler.set_epoch(epoch)\n    for x in make(d):\n        model(x).backward()\n",
+        "loaders = [make(d), make(e)]\n" + EPOCHS + "    loaders[0].sampler.set_epoch(epoch)\n"
+        "    for loader in loaders:\n        for x in loader:\n            model(x).backward()\n",
+    ],
+    ids=["made anew to be told", "the first of two"],
+)
+def test_another_loader_of_the_same_factory_is_told_in_vain(loop: str) -> None:
+    files = {"data.py": DATA, "train.py": HEAD + "from data import make\n" + START + loop}
+    assert outcome(files) == (["SHD403"], {})
+
+
+def test_a_property_makes_another_loader_each_time_that_it_is_read() -> None:
+    text = (
+        DATA[: DATA.index("def make")]
+        + HEAD
+        + START
+        + (
+            "class Trainer:\n    {}\n    def loader(self):\n"
+            "        return DataLoader(self.d, sampler=DistributedSampler(self.d))\n"
+            "    def fit(self):\n        for epoch in range(3):\n            self.loader.sampler.set_epoch(epoch)\n"
+            "            for x in self.loader:\n                model(x).backward()\n"
+        )
+    )
+    assert outcome({"data.py": text.format("@property")}) == (["SHD403"], {})
+    assert outcome({"data.py": text.format("@cached_property")}) == ([], {})
+
+
+def test_two_loaders_of_one_factory_may_each_be_told() -> None:
+    loop = (
+        "a, b = make(d), make(e)\n" + EPOCHS + "    a.sampler.set_epoch(epoch)\n    b.sampler.set_epoch(epoch)\n"
+        "    for x in a:\n        model(x).backward()\n    for x in b:\n        model(x).backward()\n"
+    )
+    assert outcome({"data.py": DATA, "train.py": HEAD + "from data import make\n" + START + loop}) == ([], {})
+
+
+def test_a_loader_to_evaluate_need_not_be_told() -> None:
+    loop = (
+        "loader, val_loader = make(d), make(e)\n"
+        + EPOCHS
+        + TOLD
+        + READ
+        + "    with torch.no_grad():\n        for x in val_loader:\n            pass\n"
+    )
+    assert "SHD403" not in outcome({"data.py": DATA, "train.py": HEAD + "from data import make\n" + START + loop})[0]
+
+
+def test_a_sampler_made_with_the_epoch_as_its_seed_needs_no_more() -> None:
+    data = DATA.replace("make(d)", "make(d, epoch)").replace(
+        "DistributedSampler(d)", "DistributedSampler(d, seed=epoch)"
+    )
+    loop = EPOCHS + "    loader = make(d, epoch)\n" + READ
+    assert outcome({"data.py": data, "train.py": HEAD + "from data import make\n" + START + loop}) == ([], {})
+
+
+def test_what_a_base_class_tells_already_is_not_told_again() -> None:
+    base = (
+        DATA
+        + HEAD
+        + START
+        + (
+            "class Base:\n    def __init__(self):\n        self.loader = self.build()\n"
+            "    def build(self):\n        return make(d)\n"
+            "    def fit(self):\n        for epoch in range(3):\n"
+            "            if hasattr(self.loader.sampler, 'set_epoch'):\n"
+            "                self.loader.sampler.set_epoch(epoch)\n"
+            "            for x in self.loader:\n                model(x).backward()\n"
+        )
+    )
+    plain = (
+        "from torch.utils.data import DataLoader\nfrom data import Base\n"
+        "class Plain(Base):\n    def build(self):\n        return DataLoader(d, shuffle=True)\nPlain().fit()\n"
+    )
+    codes, added = outcome({"data.py": base, "plain.py": plain}, "plain.py")
+    assert codes == ["SHD301"]
+    assert list(added) == ["plain.py"]

@@ -342,18 +342,18 @@ def untold(module: Module, loops: Sequence[EpochLoop], told: Sequence[SetEpoch])
     """Those of a loader's loops that tell no epoch, where each of the calls is in one of the others: all epochs of
     such a loop have the order that the other one left behind."""
     known = {loop.loop for loop in loops}
-    telling = [_loops_around(module, call.call, 0) & known for call in told]
+    telling = [loops_around(module, call.call) & known for call in told]
     if len(loops) < 2 or not all(telling):
         return []  # where one call is made is not known: it may be anywhere
     return [loop for loop in loops if not any(loop.loop in around for around in telling)]
 
 
-def _loops_around(module: Module, node: ast.AST, depth: int) -> set[ast.AST]:
+def loops_around(module: Module, node: ast.AST, depth: int = 0) -> set[ast.AST]:
     """The loops in which a node runs, those around the calls of its function included."""
     found: set[ast.AST] = {n for n in module.around(node) if isinstance(n, (ast.For, ast.AsyncFor, ast.While))}
     function = module.function(node)
     for call in module.callers(function) if function is not None and depth < _DEPTH else ():
-        found |= _loops_around(module, call, depth + 1)
+        found |= loops_around(module, call, depth + 1)
     return found
 
 
@@ -365,6 +365,7 @@ __all__ = [
     "epoch_loops",
     "is_enumerated",
     "is_epoch_iterable",
+    "loops_around",
     "refills",
     "set_epoch_calls",
     "tells",

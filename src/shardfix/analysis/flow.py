@@ -117,16 +117,24 @@ def last_name(func: ast.expr) -> str:
     return func.id if isinstance(func, ast.Name) else ""
 
 
-def follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] = ()) -> Flow:
-    """Follow the value of ``origin`` through names, attributes, containers, parameters, returns and files."""
+def follow(
+    module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] = (), *, only: ast.expr | None = None
+) -> Flow:
+    """Follow the value of ``origin`` through names, attributes, containers, parameters, returns and files.
+
+    Args:
+        only: of the calls that get the value from one function (the reads, of a property) the one to follow.
+    """
+    if only is not None:
+        return _follow(module, origin, prepare_functions, only)
     known = module.project.flows if module.project is not None else {}
     if (origin, prepare_functions) not in known:
         known[origin, prepare_functions] = _follow(module, origin, prepare_functions)
     return known[origin, prepare_functions]
 
 
-def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...]) -> Flow:
-    walker = _Walker(module, prepare_functions)
+def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...], only: ast.expr | None = None) -> Flow:
+    walker = _Walker(module, prepare_functions, only)
     walker.push(_State(origin))
     steps = 0
     while walker.queue and steps < _LIMIT:
@@ -138,8 +146,9 @@ def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...]
 
 
 class _Walker:
-    def __init__(self, module: Module, prepare_functions: tuple[str, ...]) -> None:
+    def __init__(self, module: Module, prepare_functions: tuple[str, ...], only: ast.expr | None = None) -> None:
         self.module = module  # answers for the nodes of every file
+        self.only = only
         self.prepare_functions = prepare_functions
         self.queue: deque[_State] = deque()
         self.seen: set[tuple[ast.expr, tuple[Selector, ...], bool, tuple[ast.Call, ...]]] = set()
@@ -511,14 +520,15 @@ class _Walker:
             return
         through = [c for c in s.calls if function in m.called_functions(c)]
         callers = through or m.callers(function)
-        for call in callers:
+        for call in [self.only] if isinstance(self.only, ast.Call) and self.only in callers else callers:
             calls = tuple(c for c in s.calls if c not in through)
             self.push(replace(s.at(call, access), calls=calls))
         decorators = [last_name(d) for d in getattr(function, "decorator_list", [])]
         cls = m.class_of(function)
         if any(d in ("property", "cached_property") for d in decorators) and cls is not None:
             name = getattr(function, "name", "")
-            for load in self.loads(cls, name):
+            loads = self.loads(cls, name)
+            for load in [self.only] if self.only in loads and self.only is not None else loads:
                 self.push(s.at(load, access))
             return
         if not callers or is_trainer_hook(m.home(function), function):

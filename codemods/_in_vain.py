@@ -1,0 +1,158 @@
+"""Calls of ``set_epoch`` that give no epoch an order of its own: of one number, too late, on another loader."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from shardfix.codemods._findings import refuse
+
+from shardfix.analysis.counters import Loop
+from shardfix.analysis.epochs import SetEpoch
+from shardfix.analysis.evaluation import evaluates
+from shardfix.analysis.makings import makings
+from shardfix.analysis.model import Finding
+from shardfix.analysis.module import Module
+from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test
+from shardfix.analysis.sites import Site
+from shardfix.analysis.spoken import role_of_name
+
+
+def told_in_vain(site: Site) -> Finding | None:
+    """A sampler that each call of ``set_epoch`` tells one number for good, too late, or on some ranks only."""
+    module = site.module
+    loops = {loop.loop: loop.counter for loop in (*site.epoch_loops.loops, *site.epoch_loops.rebuilding)}
+    if not loops:
+        return None
+    why = [_too_early(site, t) or _vain(site, t, loops) for t in site.told]
+    if not why or not all(why):
+        return None
+    return Finding(
+        "SHD403",
+        site.location,
+        why[0],
+        (module.evidence(site.told[0].call), module.evidence(next(iter(loops)))),
+        "call it on every rank, first in the loop over epochs, with the loop's counter",
+    )
+
+
+def told_another(site: Site, told: Sequence[SetEpoch]) -> Finding | None:
+    """Another loader of the same factory is told the epoch, and the one that an epoch loop reads is not."""
+    module = site.module
+    arms = [
+        a.node for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner)) if isinstance(a.node, ast.Call)
+    ]
+    training = {
+        loop.use.node
+        for loop in (*site.epoch_loops.loops, *site.epoch_loops.rebuilding)
+        if not evaluates(module, loop.use.node)
+    }
+    for made in makings(module, site.call, arms):
+        read = [u.node for u in made.flow.of("iterate") if u.node in training]
+        if not read or made.is_told(module, told) or _is_to_evaluate(module, made.node):
+            continue
+        return Finding(
+            "SHD403",
+            site.location,
+            "set_epoch is called on another loader than the one that is read: each has a sampler of its own",
+            (module.evidence(told[0].call), module.evidence(made.node)),
+            "make the loader once, in a variable, and tell and read that one; where there are several, tell each",
+        )
+    return None
+
+
+def _is_to_evaluate(module: Module, making: ast.expr) -> bool:
+    """Whether a call that makes a loader, or what its result is named, says that it is to evaluate."""
+    statement = module.statement(making)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    words = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    words += [n.attr for t in targets for n in ast.walk(t) if isinstance(n, ast.Attribute)]
+    words += [str(n.value) for n in ast.walk(statement) if isinstance(n, ast.Constant)]
+    words += [n.id for n in ast.walk(making) if isinstance(n, ast.Name)]
+    return any(role_of_name(word) == "eval" for word in words)
+
+
+def _vain(site: Site, told: SetEpoch, loops: Mapping[Loop, str]) -> str:
+    """Why one call of ``set_epoch`` does not give each epoch an order of its own on all ranks; empty if it may."""
+    module = site.module
+    around = list(module.around(told.call))
+    outer = next((loop for loop in loops if loop in around), None)
+    if isinstance(told.argument, ast.Constant):
+        return _ONE_NUMBER
+    if outer is None:
+        beside = module.function(told.call) in {module.function(loop) for loop in loops}
+        return _ONE_NUMBER if beside else ""
+    uses = [u.node for u in site.flow.of("iterate") if outer in module.around(u.node)]
+    if any(use in around for use in uses):
+        return "set_epoch is called within the loop over batches, whose order stands by then"
+    for test in (n.test for n in around[: around.index(outer)] if isinstance(n, ast.If)):
+        shared = any(n in module.around(use) for use in uses for n in [module.parents[test]])
+        if not shared and distributed_test(test) is None and (is_main_test(test) or is_not_main_test(test)):
+            return "set_epoch is called on some ranks only: the ranks cut different permutations, so shards overlap"
+        once = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
+        if once and isinstance(test, ast.Compare) and told.argument is not None:
+            if ast.dump(test.left) == ast.dump(told.argument) and isinstance(test.comparators[0], ast.Constant):
+                return _ONE_NUMBER
+    if isinstance(told.argument, ast.Name):
+        definitions = module.bindings.reaching(told.argument)
+        if definitions and not any(outer in (d.statement, *module.around(d.statement)) for d in definitions):
+            return _ONE_NUMBER
+        line = max((module.location(use).line for use in uses), default=0)
+        if uses and told.argument.id == loops[outer] and told.call.lineno > line and isinstance(outer, ast.For):
+            return "set_epoch is called behind the epoch's batches, so the second epoch repeats the first one's order"
+    return ""
+
+
+def _too_early(site: Site, told: SetEpoch) -> str:
+    """Whether a call tells the sampler of the epoch before, where each epoch builds its own."""
+    module = site.module
+    arms = [a.node for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner)) if a.kind == "distributed"]
+    around = list(module.around(told.call))
+    for loop in site.epoch_loops.rebuilding:
+        if loop.built is site.call and loop.loop in around and arms:
+            if all(loop.loop in module.around(n) and n.lineno > told.call.lineno for n in arms):
+                return "set_epoch is called before the epoch's own sampler is built, which stays at epoch 0"
+    return ""
+
+
+_ONE_NUMBER = "set_epoch is told one number for all epochs, so every epoch repeats the order of the first"
+
+
+def may_run(site: Site, told: SetEpoch) -> bool:
+    """Whether a call of ``set_epoch`` may run: not where it is in a method that nothing calls or speaks of, of a class
+    whose other methods are called."""
+    module = site.module
+    function = module.function(told.call)
+    cls = module.parents[function] if function is not None else None
+    if not isinstance(function, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or function.decorator_list:
+        return True
+    if module.callers(function) or function.name.startswith("__"):
+        return True
+    reading = {module.function(use.node) for use in site.flow.of("iterate")} - {None, function}
+    calls = [c for f in reading if f is not None for c in module.callers(f)]
+    if not any(module.function(c) is not function for c in calls):
+        return True  # nothing else here runs the loop either: a library's class
+    if any(not module.project_classes(base) for member in module.lineage(cls) for base in member.bases):
+        return True  # a base of a library may call it
+    return any(_speaks_of(fellow, function) for fellow in module.fellows)
+
+
+def _speaks_of(module: Module, function: ast.FunctionDef) -> bool:
+    """Whether a file may run a method: by its name on an object that is not known, by a string, by a computed name."""
+    for load in module.attribute_loads.get(function.name, []):
+        if function not in module.around(load) and not module.instances(load.value):
+            return True
+    if "getattr" not in module.text and f'"{function.name}"' not in module.text:
+        return f"'{function.name}'" in module.text
+    return True
+
+
+def never_run(site: Site, told: SetEpoch) -> Finding:
+    module = site.module
+    name = getattr(module.function(told.call), "name", "")
+    return refuse(
+        site,
+        "SHD920",
+        instead=f"set_epoch is called in {name}(), which nothing here calls",
+        evidence=(module.evidence(told.call),),
+    )
