@@ -192,3 +192,24 @@ def test_a_program_is_read_that_only_starts_the_processes(tmp_path: Path, file: 
     (tmp_path / "main.py").write_text(f"from task import run\n{file}run([1])\n")
     (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
     assert site.owner == owner
+
+
+@pytest.mark.parametrize("imported", ["from pkg.data import make", "from pkg import make", "import pkg"])
+def test_every_program_is_read_that_calls_what_makes_a_loader(tmp_path: Path, imported: str) -> None:
+    """One that tells nothing by its words beside one that hands the loader to prepare(): removing the sampler would
+    leave it unsharded there."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/__init__.py").write_text("from .data import make\n")
+    (tmp_path / "pkg/data.py").write_text(
+        "from torch.utils.data import DataLoader, DistributedSampler\n\n\ndef make(d):\n"
+        "    return DataLoader(d, sampler=DistributedSampler(d))\n"
+    )
+    (tmp_path / "prepared.py").write_text(
+        "from accelerate import Accelerator\nfrom pkg import make\n\nloader = Accelerator().prepare(make([1]))\n"
+        "for batch in loader:\n    pass\n"
+    )
+    call = "pkg.make" if imported == "import pkg" else "make"
+    (tmp_path / "plain.py").write_text(f"{imported}\n\nfor batch in {call}([1]):\n    pass\n")
+    site = next(s for s in engine.scan([tmp_path], config=load(tmp_path)).sites if s.location.path == "pkg/data.py")
+    assert (site.owner, site.verdict) == ("unknown", "refused")

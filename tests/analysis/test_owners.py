@@ -649,3 +649,57 @@ def test_each_loader_has_its_own_owner() -> None:
         + "for b in val:\n    pass\n"
     )
     assert (train.owner, val.owner) == ("accelerate", "ddp")
+
+
+SHARED = {
+    "data.py": "from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler\n"
+    "def make(d, world=1, rank=0):\n    return DataLoader(d, sampler={sampler})\n",
+    "train.py": "from accelerate import Accelerator\nfrom data import make\n"
+    "accelerator = Accelerator()\nloader = accelerator.prepare(make(d))\n" + LOOP,
+}
+READ = "from data import make\ndef test_all():\n    for b in make(d, 2, 1):\n        pass\n"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "files", "owner"),
+    [
+        pytest.param("SequentialSampler(d)", {"tests/test_data.py": READ}, "accelerate", id="a test"),
+        pytest.param("SequentialSampler(d)", {"show.py": READ + "test_all()\n"}, "accelerate", id="a script"),
+        pytest.param(
+            "SequentialSampler(d)",
+            {"show.py": "import torch.distributed as dist\ndist.init_process_group()\n" + READ + "test_all()\n"},
+            "unknown",
+            id="a program of several processes",
+        ),
+        pytest.param(
+            "DistributedSampler(d, num_replicas=world, rank=rank)",
+            {"tests/test_data.py": READ},
+            "unknown",
+            id="a test of the ranks",
+        ),
+    ],
+)
+def test_what_one_process_reads_says_nothing_against_prepare(sampler: str, files: dict[str, str], owner: str) -> None:
+    own = {path: text.replace("{sampler}", sampler) for path, text in SHARED.items()}
+    assert site(own | files, "data.py").owner == owner
+
+
+@pytest.mark.parametrize(
+    ("body", "owner"),
+    [
+        pytest.param("return super().prepare(*objects)", "accelerate", id="all is handed on"),
+        pytest.param("return objects", "unknown", id="nothing is"),
+        pytest.param(
+            "objects = [o for o in objects if o is not None]\n        return super().prepare(*objects)",
+            "unknown",
+            id="some of it",
+        ),
+    ],
+)
+def test_an_accelerator_that_prepares_in_a_way_of_its_own_is_not_accelerate_s(body: str, owner: str) -> None:
+    found = site(
+        "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n"
+        f"class Own(Accelerator):\n    def prepare(self, *objects):\n        {body}\n"
+        "accelerator = Own()\nloader = accelerator.prepare(DataLoader(d))\n" + LOOP
+    )
+    assert found.owner == owner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 
 from shardfix.analysis.instances import Kind, is_a
 from shardfix.analysis.module import Module
@@ -30,11 +31,7 @@ def is_prepare(module: Module, call: ast.Call, prepare_functions: Iterable[str] 
     if prepare_functions and is_named_call(module, call, prepare_functions):
         return True
     func = call.func
-    return (
-        isinstance(func, ast.Attribute)
-        and func.attr in ("prepare", "prepare_data_loader")
-        and is_accelerator(module, func.value)
-    )
+    return isinstance(func, ast.Attribute) and func.attr in _PREPARING.methods and is_a(module, func.value, _PREPARING)
 
 
 def is_hf_trainer(module: Module, cls: ast.ClassDef) -> bool:
@@ -55,3 +52,4 @@ def is_trainer_hook(module: Module, function: ast.AST | None) -> bool:
 
 
 ACCELERATORS = Kind(frozenset({ACCELERATOR}), "accelerator", frozenset({"accelerate"}), held_by=is_hf_trainer)
+_PREPARING = replace(ACCELERATORS, methods=frozenset({"prepare", "prepare_data_loader"}))

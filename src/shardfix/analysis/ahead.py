@@ -1,4 +1,5 @@
-"""Reads of a loader before something takes it that say nothing against that: a first look, a computation ahead."""
+"""Reads of a loader as it was constructed that say nothing against what takes it: a first look, a computation ahead, a
+program of one process."""
 
 from __future__ import annotations
 
@@ -67,6 +68,22 @@ def has_sampler(module: Module, call: ast.Call) -> bool:
     arguments = module.arguments(call, DATA_LOADER)
     given = (arguments.value("sampler"), arguments.value("batch_sampler"))
     return bool(arguments.opaque) or not all(_is_absent(v) for v in given)
+
+
+def is_same_alone(module: Module, call: ast.Call) -> bool:
+    """Whether one process reads a loader alike with the samplers that the rules for a prepared loader may take away and
+    without them: a DistributedSampler that is told of other ranks gives it their part only."""
+    arguments = module.arguments(call, DATA_LOADER)
+    if arguments.opaque:
+        return False
+    given = [v for v in (arguments.value("sampler"), arguments.value("batch_sampler")) if v is not None]
+    todo = [arm for value in given for arm in arms(module, value)]
+    for arm in todo:  # grows while it is walked
+        todo += arm.inner
+        numbers = arm.arguments is None or arm.arguments.opaque or arm.arguments.value("num_replicas") is not None
+        if arm.rank_aware or arm.kind == "unknown" or (arm.kind == "distributed" and numbers):
+            return False
+    return True
 
 
 def _is_absent(node: ast.expr | None) -> bool:

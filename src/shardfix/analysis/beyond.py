@@ -8,7 +8,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardfix.analysis.calling import Function
 from shardfix.analysis.flow import follow, last_name
 from shardfix.analysis.module import Module, module_name
 from shardfix.analysis.names import DATA_LOADER
@@ -32,13 +31,12 @@ class Beyond:
 
     def calls(self, data: bytes) -> bool:
         """Whether a file may use one of them: it imports what holds it, and mentions its name."""
-        return any(
-            name.encode() in data and re.search(_IMPORT % re.escape(holder.encode()), data)
-            for name, holder in self.callers
-        )
+        imported = {word for line in _IMPORTS.findall(data) for word in _WORDS.findall(line)}
+        return any(holder.encode() in imported and name.encode() in data for name, holder in self.callers)
 
 
-_IMPORT = rb"(?m)^[ \t]*(?:from|import)\b[^\n]*\b%s\b"
+_IMPORTS = re.compile(rb"(?m)^[ \t]*(?:from|import)\b[^\n]*")
+_WORDS = re.compile(rb"\w+")
 
 
 def constructions(project: Project, subclasses: Collection[str]) -> list[tuple[Module, ast.Call]]:
@@ -85,7 +83,7 @@ def beyond(
                 for inner in _helpers(loop, use.node):
                     for name in loop.callee(inner):
                         wanted |= set(_chain(name, loop, project.modules, by_name))
-    uncalled = frozenset(_uncalled(functions))
+    callers = frozenset(_callers(functions))
     for function, module in functions.items():
         member = module.class_of(function)
         wanted |= _bases(module, member, project.modules, by_name) if member is not None else set()
@@ -93,7 +91,7 @@ def beyond(
             for name in module.qualify(decorator.func if isinstance(decorator, ast.Call) else decorator):
                 wanted |= set(_chain(name, module, project.modules, by_name))
     return Beyond(
-        frozenset(path for path in wanted if path in files and path not in project.modules), uncalled | variables
+        frozenset(path for path in wanted if path in files and path not in project.modules), callers | variables
     )
 
 
@@ -113,24 +111,25 @@ def _helpers(module: Module, loop: ast.AST) -> Iterable[ast.Call]:
     return (c for c in calls if not last_name(c.func)[:1].isupper())
 
 
-def _uncalled(functions: dict[ast.AST, Module]) -> Iterable[tuple[str, str]]:
-    """The functions, and those that call them, of which no caller is seen."""
+def _callers(functions: dict[ast.AST, Module]) -> Iterable[tuple[str, str]]:
+    """The functions, and those that call them: any file may hold another program that calls them."""
     todo, seen = list(functions), set(functions)
     while todo:
         function = todo.pop()
         module = functions[function]
-        callers = module.callers(function)
-        for call in callers:
+        for call in module.callers(function):
             outer = module.function(call)
             if outer is not None and outer not in seen:
                 seen.add(outer)
                 functions[outer] = module.home(outer)
                 todo.append(outer)
         parent, name = module.parents[function], getattr(function, "name", "")
-        if not callers and name and isinstance(parent, ast.Module):
-            yield name, module.name.rpartition(".")[2]
-        elif not callers and isinstance(parent, ast.ClassDef) and isinstance(function, Function):
+        if isinstance(parent, ast.ClassDef):
             yield (parent.name if name.startswith("__") else name), parent.name
+            name, parent = parent.name, module.parents[parent]
+        if name and isinstance(parent, ast.Module):
+            # It may be imported from its file, or from a package that imports it.
+            yield from ((name, holder) for holder in module.name.split("."))
 
 
 def _bases(module: Module, cls: ast.ClassDef, modules: Mapping[str, Module], by_name: Mapping[str, str]) -> set[str]:

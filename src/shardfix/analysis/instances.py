@@ -26,6 +26,8 @@ class Kind:
         packages: what a file that knows the library imports from.
         first_of: functions that return an instance as the first item of a tuple.
         held_by: whether objects of a class have one by their base class, under the usual name.
+        methods: what it is asked for; where a class of this project that derives from it does that otherwise, an object
+            of that class is only ``maybe`` one.
     """
 
     classes: frozenset[str]
@@ -33,6 +35,7 @@ class Kind:
     packages: frozenset[str]
     first_of: frozenset[str] = frozenset()
     held_by: Callable[[Module, ast.ClassDef], bool] | None = None
+    methods: frozenset[str] = frozenset()
 
 
 def is_a(module: Module, node: ast.expr, kind: Kind) -> bool:
@@ -168,7 +171,39 @@ def _annotated(module: Module, parameter: ast.arg, kind: Kind) -> Made:
 
 
 def _class(module: Module, cls: ast.ClassDef, kind: Kind) -> Made:
-    return "yes" if kind.classes & module.bases(cls) else "no"
+    if not kind.classes & module.bases(cls):
+        return "no"
+    own = [method for name in sorted(kind.methods) if (method := module.method(cls, name)) is not None]
+    return "yes" if all(_hands_on(module, method) for method in own) else "maybe"
+
+
+def _hands_on(module: Module, method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a method returns just what its base class makes of all that it is given:
+    ``return super().prepare(*objects)``."""
+    given = method.args.vararg
+    if given is None or _is_rebound(method, given.arg):
+        return False
+    values = [n.value for n in ast.walk(method) if isinstance(n, ast.Return) and module.function(n) is method]
+    return bool(values) and all(_is_super_call(value, method.name, given.arg) for value in values)
+
+
+def _is_rebound(method: ast.AST, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in ast.walk(method))
+
+
+def _is_super_call(value: ast.expr | None, name: str, given: str) -> bool:
+    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == name):
+        return False
+    base, handed = value.func.value, [n.value for n in value.args if isinstance(n, ast.Starred)]
+    return (
+        isinstance(base, ast.Call)
+        and isinstance(base.func, ast.Name)
+        and base.func.id == "super"
+        and len(value.args) == 1
+        and len(handed) == 1
+        and isinstance(handed[0], ast.Name)
+        and handed[0].id == given
+    )
 
 
 def _passed(module: Module, d: Definition, kind: Kind, depth: int) -> Made:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardfix.analysis.accelerators import is_trainer_hook
-from shardfix.analysis.ahead import has_sampler, is_peek, reads_ahead, replaced_before
+from shardfix.analysis.ahead import has_sampler, is_peek, is_same_alone, reads_ahead, replaced_before
 from shardfix.analysis.flow import Flow, Use
 from shardfix.analysis.frameworks import (
     is_lightning_hook,
@@ -116,7 +116,7 @@ def _by_use(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegimes)
     owner, shown = owners[0], first[owners[0]]
     evidence = module.evidence(shown.node)
     if owner == "accelerate":
-        return _prepared(module, call, flow)
+        return _prepared(module, call, flow, regimes)
     if owner == "hf-trainer":
         cls = module.class_of(shown.node)
         return Ownership(owner, (*((module.evidence(cls),) if cls is not None else ()), evidence))
@@ -249,13 +249,15 @@ def _perhaps(module: Module, call: ast.Call, flow: Flow) -> Ownership | None:
     return None
 
 
-def _prepared(module: Module, call: ast.Call, flow: Flow) -> Ownership:
+def _prepared(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegimes) -> Ownership:
     prepares = flow.of("prepare")
     evidence = tuple(dict.fromkeys(module.evidence(u.node) for u in prepares))
     raw = [u for u in flow.of("iterate", "next") if u.prepared is None]
     raw = [u for u in raw if not any(replaced_before(module, flow, p.node, u) for p in prepares)]
     if not has_sampler(module, call):
         raw = [u for u in raw if not is_peek(module, u)]
+    if raw and is_same_alone(module, call):
+        raw = [u for u in raw if not _in_one_process(module, u.node, regimes)]
     discarded = [u for u in flow.of("discarded") if u.prepared is not None]
     if raw and reads_ahead(module, call, flow, raw):
         other = module.evidence(raw[0].node)
@@ -275,6 +277,12 @@ def _prepared(module: Module, call: ast.Call, flow: Flow) -> Ownership:
     if discarded and not [u for u in flow.of("iterate", "next") if u.prepared is not None]:
         return Ownership("unknown", evidence, "the result of prepare() is not used")
     return Ownership("accelerate", (*evidence, *_settings(module, prepares)))
+
+
+def _in_one_process(module: Module, node: ast.AST, regimes: ProgramRegimes) -> bool:
+    """Whether code is run by tests and programs of one process alone."""
+    ruling = regime_of(regimes, module, node)
+    return not ruling.regimes and not ruling.missing
 
 
 def _settings(module: Module, prepares: list[Use]) -> Iterator[Evidence]:
