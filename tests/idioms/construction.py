@@ -489,17 +489,37 @@ CONSTRUCTION = (
     ),
     Idiom(
         "C11",
-        "built where it is iterated, in each epoch",
-        everywhere("ddp refused SHD924"),
+        "built where it is iterated, in each epoch: so is its sampler, and told the epoch before",
+        edited("ddp", "SHD301"),
         """
   import torch.distributed as dist
   from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
 
 
   def main(train_set, model):
       dist.init_process_group("nccl")
       for epoch in range(3):
-          for batch in DataLoader(train_set, batch_size=8, shuffle=True):
+-         for batch in DataLoader(train_set, batch_size=8, shuffle=True):
++         train_sampler = DistributedSampler(train_set, shuffle=True)
++         train_sampler.set_epoch(epoch)
++         for batch in DataLoader(train_set, batch_size=8, sampler=train_sampler):
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "C11",
+        "built where it is iterated, in each epoch, with a sampler of its own",
+        everywhere("ddp refused SHD924"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      for epoch in range(3):
+          for batch in DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set)):
               model(batch).backward()
 """,
     ),
