@@ -1001,3 +1001,8 @@ def test_recipes_of_source_are_proven_and_refuted_by_real_ranks() -> None:
     assert {name: verdict for name, (verdict, _) in told.items()} == {
         name: verdict for name, (_, _, _, verdict) in LIVE.items()
     }, told
+
+
+def test_a_loader_built_where_it_is_read_is_a_recipe_too() -> None:
+    found = sliced("for epoch in range(3):\n    for batch in data.DataLoader(ds, batch_size=2):\n        pass\n")
+    assert "loader = torch.utils.data.DataLoader(" in found.program.build

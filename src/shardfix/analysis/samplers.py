@@ -291,13 +291,22 @@ def same_expression(module: Module, a: ast.expr | None, b: ast.expr | None) -> b
     return True
 
 
+def _leaves(arm: Arm) -> Iterator[Arm]:
+    """What a function may return; for what it has of another function, what that may return."""
+    for made in arm.made:
+        if made.made:
+            yield from _leaves(made)
+        else:
+            yield made
+
+
 def describe(found: tuple[Arm, ...]) -> str:
     """The arms in a word or two: ``RandomSampler | DistributedSampler``."""
     labels: list[str] = []
     for arm in found:
         label = {"parameter": f"parameter {arm.label}", "unknown": f"{arm.label}?"}.get(arm.kind, arm.label)
         if arm.inner or arm.made:
-            label += f"({describe(arm.inner or arm.made)})"
+            label += f"({describe(arm.inner or tuple(_leaves(arm)))})"
         if label not in labels:
             labels.append(label)
     return " | ".join(labels)

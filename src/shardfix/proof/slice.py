@@ -404,7 +404,14 @@ class Slicer:
                 return [*body, *other]
             return [ast.If(test, body or [ast.Pass()], other)]
         if isinstance(s, (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)):
-            return self._block(s.body, built)
+            head = [
+                c
+                for c in made
+                if not any(
+                    self._inside(c, inner) for inner in ast.walk(s) if isinstance(inner, ast.stmt) and inner is not s
+                )
+            ]
+            return [line for c in head for line in built[c]] if head else self._block(s.body, built)
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return []
         found: list[ast.stmt] = []
