@@ -195,7 +195,8 @@ def test_the_sampler_in_words() -> None:
             id="a caller not seen",
         ),
         pytest.param(
-            "def build(d, s):\n    return DataLoader(d, sampler=s)\nbuild(a, RandomSampler(a))\npool.submit(build, b, t)\n",
+            "def build(d, s):\n    return DataLoader(d, sampler=s)\n"
+            "build(a, RandomSampler(a))\npool.submit(build, b, t)\n",
             "parameter s",
             id="a caller out of sight",
         ),
