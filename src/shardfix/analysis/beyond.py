@@ -62,10 +62,6 @@ def beyond(
     functions: dict[ast.AST, Module] = {}
     variables: set[tuple[str, str]] = set()
     for module in dict.fromkeys(m for m, _ in made):
-        folder = module.path
-        while "/" in folder:
-            folder = folder.rpartition("/")[0]
-            wanted.add(f"{folder}/__init__.py")
         for cls in module.classes:
             wanted |= _bases(module, cls, project.modules, by_name)
         for call in (c for m, c in made if m is module):
@@ -83,7 +79,9 @@ def beyond(
                 for inner in _helpers(loop, use.node):
                     for name in loop.callee(inner):
                         wanted |= set(_chain(name, loop, project.modules, by_name))
-    callers = frozenset(_callers(functions))
+    callers = frozenset(_callers(functions, project.modules))
+    for module in dict.fromkeys((*(m for m, _ in made), *functions.values())):
+        wanted |= set(_packages(module))
     for function, module in functions.items():
         member = module.class_of(function)
         wanted |= _bases(module, member, project.modules, by_name) if member is not None else set()
@@ -103,15 +101,23 @@ def _variables(module: Module, call: ast.Call) -> set[tuple[str, str]]:
 
 
 def _helpers(module: Module, loop: ast.AST) -> Iterable[ast.Call]:
-    """The calls of functions around a loop that does not train: one of them may reduce its metric across ranks."""
-    function = module.function(loop)
-    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)] if function is not None else []
+    """The calls around a loop that is not seen to train: one of them may, or may reduce its metric across ranks."""
+    outer = module.function(loop) or (loop if isinstance(loop, ast.stmt) else module.statement(loop))
+    calls = [n for n in ast.walk(outer) if isinstance(n, ast.Call)]
     if any(last_name(c.func) == "backward" for c in calls):
         return ()
     return (c for c in calls if not last_name(c.func)[:1].isupper())
 
 
-def _callers(functions: dict[ast.AST, Module]) -> Iterable[tuple[str, str]]:
+def _packages(module: Module) -> Iterable[str]:
+    """The paths of the packages that a module is part of, from which what it defines may be imported as well."""
+    folder = module.path
+    while "/" in folder:
+        folder = folder.rpartition("/")[0]
+        yield f"{folder}/__init__.py"
+
+
+def _callers(functions: dict[ast.AST, Module], modules: Mapping[str, Module]) -> Iterable[tuple[str, str]]:
     """The functions, and those that call them: any file may hold another program that calls them."""
     todo, seen = list(functions), set(functions)
     while todo:
@@ -128,8 +134,11 @@ def _callers(functions: dict[ast.AST, Module]) -> Iterable[tuple[str, str]]:
             yield (parent.name if name.startswith("__") else name), parent.name
             name, parent = parent.name, module.parents[parent]
         if name and isinstance(parent, ast.Module):
-            # It may be imported from its file, or from a package that imports it.
-            yield from ((name, holder) for holder in module.name.split("."))
+            yield name, module.name.rpartition(".")[2]
+            for package in _packages(module):
+                init = modules.get(package)
+                if init is not None and (name in init.text or "import *" in init.text):
+                    yield name, init.name.rpartition(".")[2]
 
 
 def _bases(module: Module, cls: ast.ClassDef, modules: Mapping[str, Module], by_name: Mapping[str, str]) -> set[str]:
