@@ -170,6 +170,10 @@ def returned(module: Module, function: ast.AST) -> list[ast.expr]:
     ]
 
 
+# What these build is read from front to back: torchtext's datasets are iterators since 0.9, data pipes since 0.12.
+_STREAMS = ("webdataset.", "torchtext.datasets.")
+
+
 def is_stream(module: Module, dataset: ast.expr) -> bool:
     """Whether a dataset may be an IterableDataset: a class of the project or of torch, a dataset that is loaded with
     ``streaming=True``, a WebDataset or an iterable data pipe; through names, factories and parameters."""
@@ -209,7 +213,7 @@ def _streams(module: Module, call: ast.Call) -> bool:
         if keyword.arg == "streaming" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
             return True
     callee = module.callee(call)
-    if any(q.endswith("IterableDataset") or q.startswith("webdataset.") or ".datapipes.iter." in q for q in callee):
+    if any(q.endswith("IterableDataset") or q.startswith(_STREAMS) or ".datapipes.iter." in q for q in callee):
         return True
     return any(
         b.endswith(("IterableDataset", "IterDataPipe"))
