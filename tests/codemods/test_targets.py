@@ -93,4 +93,4 @@ def test_under_accelerate_a_redundant_sampler_goes_and_a_distributed_sampler_sta
 def test_a_stream_takes_no_sampler_under_any_target() -> None:
     text = ONE.replace("torch.arange(21.0)", 'Multi30k(split="train")').replace("import torch\n", "import torch\n{}", 1)
     head = "from torchtext.datasets import Multi30k\n"
-    assert codes(text.format(head, "shuffle=False"), asked("ddp")) == [["SHD908"]]
+    assert codes(text.format(head, "shuffle=False"), asked("ddp")) == [["SHD711"]]
