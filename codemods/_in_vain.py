@@ -7,21 +7,24 @@ from collections.abc import Mapping, Sequence
 
 from shardfix.codemods._findings import refuse
 
+from shardfix.analysis.calling import argument_of
 from shardfix.analysis.counters import Loop
-from shardfix.analysis.epochs import SetEpoch
+from shardfix.analysis.epochs import EpochLoop, SetEpoch
 from shardfix.analysis.evaluation import evaluates
 from shardfix.analysis.makings import makings
 from shardfix.analysis.model import Finding
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test
+from shardfix.analysis.processes import distributed_test, every_guard, is_main_test, is_not_main_test
 from shardfix.analysis.sites import Site
 from shardfix.analysis.spoken import role_of_name
+
+_DEPTH = 4
 
 
 def told_in_vain(site: Site) -> Finding | None:
     """A sampler that each call of ``set_epoch`` tells one number for good, too late, or on some ranks only."""
     module = site.module
-    loops = {loop.loop: loop.counter for loop in (*site.epoch_loops.loops, *site.epoch_loops.rebuilding)}
+    loops = {loop.loop: loop for loop in (*site.epoch_loops.loops, *site.epoch_loops.rebuilding)}
     if not loops:
         return None
     why = [_too_early(site, t) or _vain(site, t, loops) for t in site.told]
@@ -72,35 +75,72 @@ def _is_to_evaluate(module: Module, making: ast.expr) -> bool:
     return any(role_of_name(word) == "eval" for word in words)
 
 
-def _vain(site: Site, told: SetEpoch, loops: Mapping[Loop, str]) -> str:
+def _vain(site: Site, told: SetEpoch, loops: Mapping[Loop, EpochLoop]) -> str:
     """Why one call of ``set_epoch`` does not give each epoch an order of its own on all ranks; empty if it may."""
     module = site.module
-    around = list(module.around(told.call))
+    reads = {g for u in site.flow.of("iterate") for g in every_guard(module, u.node)}
+    guards = every_guard(module, told.call)
+    if all(g is not None and g not in reads and _asks_for_main(module, g) for g in guards):
+        return _SOME_RANKS
+    return _too_few(site, told.call, told.argument, loops, 0)
+
+
+def _asks_for_main(module: Module, guard: ast.expr) -> bool:
+    if distributed_test(guard) is not None:
+        return False
+    decorates = guard in getattr(module.parents[guard], "decorator_list", ())
+    return decorates or is_main_test(guard) or is_not_main_test(guard)
+
+
+def _too_few(
+    site: Site, place: ast.Call, argument: ast.expr | None, loops: Mapping[Loop, EpochLoop], depth: int
+) -> str:
+    """Why the epochs are not all told, by a call of ``set_epoch`` or one that leads there, whichever way it runs."""
+    module = site.module
+    around = list(module.around(place))
     outer = next((loop for loop in loops if loop in around), None)
-    if isinstance(told.argument, ast.Constant):
+    if isinstance(argument, ast.Constant):
         return _ONE_NUMBER
     if outer is None:
-        beside = module.function(told.call) in {module.function(loop) for loop in loops}
-        return _ONE_NUMBER if beside else ""
+        function = module.function(place)
+        if function in {module.function(loop) for loop in loops}:
+            return _ONE_NUMBER
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or depth >= _DEPTH:
+            return ""
+        ways = [
+            _too_few(site, call, _given(module, function, call, argument), loops, depth + 1)
+            for call in module.callers(function)
+        ]
+        return ways[0] if ways and all(ways) else ""
     uses = [u.node for u in site.flow.of("iterate") if outer in module.around(u.node)]
     if any(use in around for use in uses):
         return "set_epoch is called within the loop over batches, whose order stands by then"
     for test in (n.test for n in around[: around.index(outer)] if isinstance(n, ast.If)):
-        shared = any(n in module.around(use) for use in uses for n in [module.parents[test]])
-        if not shared and distributed_test(test) is None and (is_main_test(test) or is_not_main_test(test)):
-            return "set_epoch is called on some ranks only: the ranks cut different permutations, so shards overlap"
+        shared = any(module.parents[test] in module.around(use) for use in uses)
+        if not shared and _asks_for_main(module, test):
+            return _SOME_RANKS
         once = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
-        if once and isinstance(test, ast.Compare) and told.argument is not None:
-            if ast.dump(test.left) == ast.dump(told.argument) and isinstance(test.comparators[0], ast.Constant):
+        if once and isinstance(test, ast.Compare) and argument is not None:
+            if ast.dump(test.left) == ast.dump(argument) and isinstance(test.comparators[0], ast.Constant):
                 return _ONE_NUMBER
-    if isinstance(told.argument, ast.Name):
-        definitions = module.bindings.reaching(told.argument)
+    if isinstance(argument, ast.Name):
+        definitions = module.bindings.reaching(argument)
         if definitions and not any(outer in (d.statement, *module.around(d.statement)) for d in definitions):
             return _ONE_NUMBER
-        line = max((module.location(use).line for use in uses), default=0)
-        if uses and told.argument.id == loops[outer] and told.call.lineno > line and isinstance(outer, ast.For):
+        line = max(module.location(n).line for n in (*uses, loops[outer].inside))
+        if argument.id == loops[outer].counter and place.lineno > line and isinstance(outer, ast.For):
             return "set_epoch is called behind the epoch's batches, so the second epoch repeats the first one's order"
     return ""
+
+
+def _given(
+    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call, argument: ast.expr | None
+) -> ast.expr | None:
+    """What a call gives to the parameter that a function tells as the epoch; None where that is not seen."""
+    bound = module.bindings.reaching(argument) if isinstance(argument, ast.Name) else frozenset()
+    if isinstance(argument, ast.Name) and bound and all(d.kind == "parameter" and d.scope is function for d in bound):
+        return argument_of(module, function, call, argument.id)
+    return None
 
 
 def _too_early(site: Site, told: SetEpoch) -> str:
@@ -115,6 +155,7 @@ def _too_early(site: Site, told: SetEpoch) -> str:
     return ""
 
 
+_SOME_RANKS = "set_epoch is called on some ranks only: the ranks cut different permutations, so shards overlap"
 _ONE_NUMBER = "set_epoch is told one number for all epochs, so every epoch repeats the order of the first"
 
 

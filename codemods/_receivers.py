@@ -68,7 +68,7 @@ def runs_before(module: Module, statement: ast.stmt, loop: ast.stmt) -> bool:
         isinstance(parent, ast.If) and statement in parent.body and (_is_main(parent) or ast.dump(parent.test) in same)
     ):
         statement, parent = parent, module.parents[parent]
-    if module.function(statement) is not module.function(loop):
+    if module.function(statement) is not module.function(loop) or module.home(statement) is not module.home(loop):
         return not isinstance(parent, (ast.If, ast.For, ast.While, ast.Try))
     around = {loop, *module.around(loop)}
     return any(s in around for s in module.block(statement))

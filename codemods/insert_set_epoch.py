@@ -55,8 +55,10 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     module = site.module
     claimed = {id(c.call) for s in site.siblings for c in s.told}
     near = {module.function(loop.loop) for loop in site.epoch_loops.loops} - {None}
+    kept = _kept_as(site)
     for call in set_epoch_calls(module):
-        if module.home(call.call) is not module and module.function(call.call) not in near:
+        elsewhere = module.home(call.call) is not module and module.function(call.call) not in near
+        if elsewhere and not _may_be_kept(module, call.receiver, kept):
             continue
         name = call.receiver.attr if isinstance(call.receiver, ast.Attribute) else getattr(call.receiver, "id", "")
         if id(call.call) not in claimed and "dataset" not in name:
@@ -78,6 +80,22 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         refused = refuse(site, edits.code, instead=edits.why)
         return replace(refused, remedy=edits.remedy) if edits.remedy else refused
     return _change(site, distributed, edits)
+
+
+def _kept_as(site: Site) -> set[str]:
+    """The attributes of objects that are set to the loader."""
+    statements = [site.module.parents[alias] for alias in site.flow.aliases]
+    targets = [t for s in statements if isinstance(s, ast.Assign) for t in s.targets]
+    return {t.attr for t in targets if isinstance(t, ast.Attribute)}
+
+
+def _may_be_kept(module: Module, receiver: ast.expr, kept: set[str]) -> bool:
+    """Whether an attribute of an object that is not known has the name of one that is set to the loader."""
+    while isinstance(receiver, ast.Attribute):
+        if receiver.attr in kept and not module.instances(receiver.value):
+            return True
+        receiver = receiver.value
+    return False
 
 
 def _sampler(site: Site, distributed: Sequence[Arm]) -> Sampler:

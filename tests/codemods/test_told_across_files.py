@@ -209,3 +209,66 @@ def test_what_a_base_class_tells_already_is_not_told_again() -> None:
     codes, added = outcome({"data.py": base, "plain.py": plain}, "plain.py")
     assert codes == ["SHD301"]
     assert list(added) == ["plain.py"]
+
+
+HOOK = HEAD + "from data import make\nfrom hooks import on_epoch\n" + BUILD + EPOCHS
+ON_EPOCH = "def on_epoch(loader, epoch):\n"
+TELL = "    loader.sampler.set_epoch(epoch)\n"
+
+
+@pytest.mark.parametrize(
+    ("hook", "loop"),
+    [
+        pytest.param(
+            "    if dist.get_rank() == 0:\n    " + TELL, "    on_epoch(loader, epoch)\n" + READ, id="main only"
+        ),
+        pytest.param(
+            "    if dist.get_rank() != 0:\n        return\n" + TELL,
+            "    on_epoch(loader, epoch)\n" + READ,
+            id="others leave",
+        ),
+        pytest.param(
+            TELL, "    if dist.get_rank() == 0:\n        on_epoch(loader, epoch)\n" + READ, id="called on main only"
+        ),
+        pytest.param(TELL, "    on_epoch(loader, 0)\n" + READ, id="one number"),
+        pytest.param(TELL, READ + "    on_epoch(loader, epoch)\n", id="behind the batches"),
+    ],
+)
+def test_an_epoch_told_in_vain_by_a_function_of_another_file(hook: str, loop: str) -> None:
+    files = {"data.py": DATA, "hooks.py": HEAD + ON_EPOCH + hook, "train.py": HOOK + loop}
+    assert outcome(files) == (["SHD403"], {})
+
+
+def test_an_epoch_told_by_a_function_of_another_file() -> None:
+    files = {"data.py": DATA, "hooks.py": ON_EPOCH + TELL, "train.py": HOOK + "    on_epoch(loader, epoch)\n" + READ}
+    assert outcome(files) == ([], {})
+
+
+def test_a_hook_that_tells_the_loader_by_its_runner_s_attribute_may_be_meant() -> None:
+    hook = "class Hook:\n    def before_epoch(self, runner):\n        runner.data.sampler.set_epoch(runner.epoch)\n"
+    runner = (
+        "class Runner:\n    def __init__(self, hooks):\n        self.hooks = hooks\n"
+        "    def run(self, loader):\n        self.data = loader\n        for self.epoch in range(3):\n"
+        "            self.call('before_epoch')\n            for x in loader:\n                model(x).backward()\n"
+        "    def call(self, name):\n        for h in self.hooks:\n            getattr(h, name)(self)\n"
+    )
+    train = HEAD + "from data import make\nfrom runner import Runner\n" + BUILD + "Runner(hooks).run(loader)\n"
+    assert outcome({"data.py": DATA, "hook.py": hook, "runner.py": runner, "train.py": train}) == (["SHD920"], {})
+
+
+def test_a_unit_test_says_nothing_of_what_a_loader_is_for() -> None:
+    tests = "from data import make\ndef test_epochs():\n    loader = make(d)\n" + "".join(
+        f"    {line}\n" for line in (EPOCHS + "    for x in loader:\n        seen(x)\n").splitlines()
+    )
+    told = EPOCHS + TOLD + "    for x in loader:\n        learn(x)\n"
+    files = {"data.py": DATA, "tests/test_data.py": tests, "train.py": HEAD + "from data import make\n" + BUILD + told}
+    assert outcome(files) == ([], {})
+
+
+def test_a_loader_of_another_file_s_top_level_is_told_by_its_name() -> None:
+    data = DATA[: DATA.index("def make")] + HEAD + START + "loader = DataLoader(d, sampler=DistributedSampler(d))\n"
+    train = "from data import loader\n" + EPOCHS + READ
+    assert outcome({"data.py": data, "train.py": train}) == (
+        ["SHD401"],
+        {"train.py": ["loader.sampler.set_epoch(epoch)"]},
+    )

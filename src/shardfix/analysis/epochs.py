@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from shardfix.analysis.counters import Loop, counter_of, is_enumerated, is_epoch_iterable, named_epoch
 from shardfix.analysis.flow import Flow, Use, follow, last_name
 from shardfix.analysis.module import Module
+from shardfix.analysis.unit_tests import is_unit_test
 
 _MAX_CALLERS = 5
 _DEPTH = 4
@@ -62,6 +63,8 @@ def epoch_loops(module: Module, construction: ast.expr, flow: Flow) -> EpochLoop
         iterations = _started(module, flow)
         if not iterations:
             return EpochLoops(why="next-driven")
+    if not is_unit_test(module):
+        iterations = [u for u in iterations if not is_unit_test(module.home(u.node))] or iterations
     driven = not flow.of("iterate")
     found: list[EpochLoop] = []
     rebuilding: list[EpochLoop] = []

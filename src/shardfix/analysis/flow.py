@@ -457,6 +457,9 @@ class _Walker:
         """A value handed to what is not seen into."""
         m = self.module
         self.lost |= m.qualify(call.func)
+        if isinstance(call.func, ast.Attribute):  # a method of what a class makes that no parsed file defines
+            for d in m.bindings.reaching(call.func.value):
+                self.lost |= m.qualify(d.value.func) if isinstance(d.value, ast.Call) else frozenset()
         if s.access == () or s.access[0] == ITERATOR:
             self.use("argument", call, s)
             outer = m.parents[call]

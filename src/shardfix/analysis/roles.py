@@ -12,6 +12,7 @@ from shardfix.analysis.learning import Does, does, given_to
 from shardfix.analysis.model import Evidence, Role
 from shardfix.analysis.module import Module
 from shardfix.analysis.spoken import role_of_name, words
+from shardfix.analysis.unit_tests import is_unit_test
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 3  # how far callers of callers are asked
@@ -139,7 +140,7 @@ def _reads(module: Module, flow: Flow) -> list[Use]:
         for value in _results(module, use):
             found += [u for u in follow(module, value).of("iterate", "next") if u.node not in seen]
             seen |= {u.node for u in found}
-    return found
+    return found if is_unit_test(module) else [u for u in found if not is_unit_test(module.home(u.node))]
 
 
 def _results(module: Module, use: Use) -> list[ast.expr]:
@@ -206,6 +207,8 @@ def _asked_of(
     module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, flow: Flow, depth: int
 ) -> Iterator[_Order]:
     for call in module.callers(function):
+        if is_unit_test(module.home(call)) and not is_unit_test(module.home(function)):
+            continue
         said = _said_by(module, function, call, flow)
         if len(said) == 1:
             yield _Order(call, said.pop())
@@ -339,7 +342,7 @@ def _unless(module: Module, construction: ast.Call, found: Role, said: Role, loo
 def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow) -> ShownRole:
     """What nothing but a name near by says: of the sampler, of the function that reads or builds it, of what it is
     handed to, of its dataset's making, of the file."""
-    readers = [getattr(module.function(u.node), "name", "") for u in flow.of("iterate")]
+    readers = [getattr(module.function(u.node), "name", "") for u in _reads(module, flow) if u.kind == "iterate"]
     builder = getattr(module.function(construction), "name", "")
     said: Sequence[str]
     for said in ([names.sampler], readers, [builder]):
