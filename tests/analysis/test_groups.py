@@ -23,6 +23,11 @@ def exists(text: str) -> tuple[str, str]:
         pytest.param("DataLoader(d)\ndist.init_process_group()\n", ("unknown", ""), id="made after"),
         pytest.param("DataLoader(d)\n", ("unknown", ""), id="never made"),
         pytest.param(
+            "def build():\n    DataLoader(d)\ndef main():\n    build()\n    dist.init_process_group()\nmain()\n",
+            ("unknown", ""),
+            id="made after the call that builds it, by what runs both",
+        ),
+        pytest.param(
             "def main(args):\n    if args.distributed:\n        dist.init_process_group()\n    DataLoader(d)\n",
             ("optional", "args.distributed"),
             id="under the project's own condition",

@@ -93,8 +93,8 @@ def _before(module: Module, node: ast.AST, inits: dict[ast.AST, Evidence], depth
     function = module.function(node)
     best: Group | None = None
     for init, evidence in inits.items():
-        if module.function(init) is not function:
-            continue
+        if module.function(init) is not function or init is node:
+            continue  # the call that leads here: what it runs before is asked of the function that it runs
         found = _dominates(module, init, node, evidence)
         if found is not None and (best is None or found.exists == "always"):
             best = found
