@@ -23,6 +23,11 @@ def exists(text: str) -> tuple[str, str]:
         pytest.param("DataLoader(d)\ndist.init_process_group()\n", ("unknown", ""), id="made after"),
         pytest.param("DataLoader(d)\n", ("unknown", ""), id="never made"),
         pytest.param(
+            "def start():\n    dist.init_process_group()\ndef setup():\n    seed()\n    start()\nsetup()\nDataLoader(d)\n",
+            ("always", ""),
+            id="made by a helper's helper",
+        ),
+        pytest.param(
             "def build():\n    DataLoader(d)\ndef main():\n    build()\n    dist.init_process_group()\nmain()\n",
             ("unknown", ""),
             id="made after the call that builds it, by what runs both",

@@ -259,11 +259,14 @@ def _dominates(module: Module, init: ast.AST, node: ast.AST, evidence: Evidence,
     return Group("optional", evidence=evidence)
 
 
-def _always_inside(module: Module, function: ast.AST) -> bool:
-    """Whether a helper of this file calls ``init_process_group`` as a plain statement of its body."""
+def _always_inside(module: Module, function: ast.AST, depth: int = 0) -> bool:
+    """Whether a helper calls ``init_process_group`` as a plain statement of its body, or another helper that does."""
     for statement in getattr(function, "body", []):
         if isinstance(statement, (ast.Expr, ast.Assign)) and isinstance(statement.value, ast.Call):
-            if "torch.distributed.init_process_group" in module.callee(statement.value):
+            if INIT_PROCESS_GROUP in module.callee(statement.value):
+                return True
+            inner = module.called_functions(statement.value) if depth < _DEPTH else []
+            if len(inner) == 1 and _always_inside(module, inner[0], depth + 1):
                 return True
         if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
             return False
