@@ -23,7 +23,8 @@ def exists(text: str) -> tuple[str, str]:
         pytest.param("DataLoader(d)\ndist.init_process_group()\n", ("unknown", ""), id="made after"),
         pytest.param("DataLoader(d)\n", ("unknown", ""), id="never made"),
         pytest.param(
-            "def start():\n    dist.init_process_group()\ndef setup():\n    seed()\n    start()\nsetup()\nDataLoader(d)\n",
+            "def start():\n    dist.init_process_group()\n"
+            "def setup():\n    seed()\n    start()\nsetup()\nDataLoader(d)\n",
             ("always", ""),
             id="made by a helper's helper",
         ),
