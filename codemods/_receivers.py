@@ -63,15 +63,32 @@ def receiver(site: Site, loop: EpochLoop, sampler: str, *, sampler_is_new: bool)
 def runs_before(module: Module, statement: ast.stmt, loop: ast.stmt) -> bool:
     """Whether a statement has run wherever a loop runs; a loader built in a branch may be another one in the loop."""
     parent = module.parents[statement]
-    same = {ast.dump(n.test) for n in module.around(loop) if isinstance(n, ast.If)}
+    holding = {_condition(n, inner) for n, inner in _branches(module, loop)}
     while isinstance(parent, (ast.With, ast.AsyncWith)) or (
-        isinstance(parent, ast.If) and statement in parent.body and (_is_main(parent) or ast.dump(parent.test) in same)
+        isinstance(parent, ast.If) and (_is_main(parent) or _condition(parent, statement) in holding)
     ):
         statement, parent = parent, module.parents[parent]
     if module.function(statement) is not module.function(loop) or module.home(statement) is not module.home(loop):
         return not isinstance(parent, (ast.If, ast.For, ast.While, ast.Try))
     around = {loop, *module.around(loop)}
     return any(s in around for s in module.block(statement))
+
+
+def _branches(module: Module, node: ast.stmt) -> Iterator[tuple[ast.If, ast.stmt]]:
+    """The branchings around a statement, each with its part that the statement stands in."""
+    inner: ast.AST = node
+    for outer in module.around(node):
+        if isinstance(outer, ast.If) and isinstance(inner, ast.stmt):
+            yield outer, inner
+        inner = outer
+
+
+def _condition(branching: ast.If, inner: ast.stmt) -> tuple[str, bool]:
+    """What holds in a statement's branch: a test, and whether it does; ``if not a`` is the other side of ``if a``."""
+    test, holds = branching.test, inner in branching.body
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, holds = test.operand, not holds
+    return ast.dump(test), holds
 
 
 def _is_main(node: ast.If) -> bool:

@@ -40,6 +40,12 @@ def added(text: str) -> list[str]:
             INIT + RUN + FIT + "T(d).fit()\n", "self.loader.sampler.set_epoch(epoch)", id="read in another method"
         ),
         pytest.param(
+            "if not args.evaluate:\n    s = DistributedSampler(d)\n    loader = DataLoader(d, sampler=s)\n"
+            "if args.evaluate:\n    pass\nelse:\n    for epoch in range(3):\n" + BATCHES,
+            "s.set_epoch(epoch)",
+            id="built under a condition, on the other side of which the loop does not stand",
+        ),
+        pytest.param(
             INIT + "    def run(self):\n        loader = self.loader\n        for b in tqdm(loader):\n"
             "            b.backward()\n" + FIT,
             "self.loader.sampler.set_epoch(epoch)",
