@@ -31,13 +31,13 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     distributed = shuffling_arms(site)
     if not distributed or site.owner != "ddp":
         return None
-    told = [t for t in site.told if may_run(site, t)]
-    if site.told and not told:
-        return never_run(site, site.told[0])
-    if told:
+    if site.told:
         training = [loop for loop in site.epoch_loops.loops if not evaluates(site.module, loop.use.node)]
-        forgotten = untold(site.module, training, told)
+        forgotten = untold(site.module, training, site.told)
         if not forgotten:
+            told = [t for t in site.told if may_run(site, t)]
+            if not told:
+                return never_run(site, site.told[0])
             return told_another(site, told) or told_in_vain(site) or "its sampler is told the epoch"
         sampler = _sampler(site, distributed)
         parts = [tell_in(site, loop, sampler) for loop in forgotten]

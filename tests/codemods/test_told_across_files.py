@@ -272,3 +272,20 @@ def test_a_loader_of_another_file_s_top_level_is_told_by_its_name() -> None:
         ["SHD401"],
         {"train.py": ["loader.sampler.set_epoch(epoch)"]},
     )
+
+
+def test_a_subclass_whose_own_loop_forgets_the_epoch_is_told_there() -> None:
+    base = (
+        "class Base:\n    def __init__(self, loader, sampler):\n        self.loader = loader\n"
+        "        self.sampler = sampler\n    def fit(self):\n        for epoch in range(3):\n"
+        "            self.sampler.set_epoch(epoch)\n            self.run()\n"
+    )
+    own = (
+        "from base import Base\nclass Own(Base):\n    def fit(self):\n        for epoch in range(3):\n"
+        "            self.run()\n    def run(self):\n        for x in self.loader:\n            model(x).backward()\n"
+    )
+    train = (
+        HEAD + "from data import make\nfrom own import Own\n" + START + "loader, s = make(d)\nOwn(loader, s).fit()\n"
+    )
+    codes, added = outcome({"data.py": BOTH, "base.py": base, "own.py": own, "train.py": train})
+    assert (codes, added) == (["SHD401"], {"own.py": ["self.loader.sampler.set_epoch(epoch)"]})
