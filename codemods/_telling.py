@@ -393,7 +393,7 @@ def prepared_name(site: Site, node: ast.Call) -> str:
     for alias in sorted(site.flow.aliases, key=lambda n: (n.lineno, n.col_offset)):
         if not isinstance(alias, (ast.Name, ast.Attribute)) or not isinstance(alias.ctx, ast.Load):
             continue
-        if module.function(alias) is not function:
+        if module.function(alias) is not function or module.home(alias) is not module.home(node):
             continue
         near = alias.lineno >= node.lineno or any(n in loops for n in module.around(alias))
         if near and surely_prepared(site, alias, node):

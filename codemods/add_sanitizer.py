@@ -46,6 +46,8 @@ def import_form(project: Project, module: Module, files: frozenset[str]) -> tupl
         other = project.modules[importer]
         form = _shown(other, posixpath.dirname(importer), files, partial(_names, project, other, module))
         if form is None:
+            if in_package and not is_script(module) and _by_package(project, other, module, posixpath.basename(folder)):
+                return folder, f".{VENDORED}"
             continue
         # Imported from above its folder, a module of a package may import relatively.
         inside = in_package and form != folder and not is_script(module)
@@ -71,6 +73,12 @@ def _names(project: Project, importer: Module, module: Module, definition: Defin
     """Whether an import of another module names this one."""
     where = project.split(definition.module, importer)
     return where is not None and where[0] is module
+
+
+def _by_package(project: Project, importer: Module, module: Module, package: str) -> bool:
+    """Whether an import of another module names this one together with its package, wherever that is installed from."""
+    found = [d for d in importer.bindings.definitions if d.kind == "import" and _names(project, importer, module, d)]
+    return any(package in d.module.split(".")[:-1] for d in found)
 
 
 def _shown(module: Module, base: str, files: frozenset[str], wanted: Callable[[Definition], bool]) -> str | None:
@@ -118,7 +126,7 @@ def _call(site: Site, edits: Sequence[Edit]) -> list[Edit]:
     if site.owner == "hf-trainer":
         # Only what prepare() gives back is sharded, so the check goes around the prepare() that this run puts in.
         prepares = [e for e in edits if isinstance(e, WrapExpression) and e.before.endswith(".prepare(")]
-        return [WrapExpression(module.path, e.span, "sanitize(", end) for e in prepares]
+        return [WrapExpression(e.path, e.span, "sanitize(", end) for e in prepares]
     if site.form in ("name", "attribute", "subscript") and site.target is not None:
         statement = module.statement(site.call)
         line = f"sanitize({module.source.source(site.target)}{end}"
@@ -142,24 +150,35 @@ def sanitizer_edits(
         return []  # a factory for training and evaluation: the check would stop the loader that is not to be sharded
     if any(isinstance(n, (ast.Lambda, ast.GeneratorExp)) for n in module.around(site.call)):
         return []
-    known = module.bindings.exit_of(module.tree).get("sanitize", frozenset())
-    ours = any(d.kind == "import" and d.module.endswith((f"{VENDORED}.sanitize", "shardfix.sanitize")) for d in known)
-    if not ours and any(d.key == "sanitize" for d in module.bindings.definitions):
-        return []
-    made = _call(site, edits)
-    if ours or not made:
-        return made
-    if options.sanitizer_from == "package":
-        made.append(AddImport(module.path, "shardfix", "sanitize", below_imports(module)))
-    else:
-        form = import_form(project, module, files)
-        if form is None:
-            return []
-        folder, name = form
-        below = below_imports(module)
-        made.append(AddImport(module.path, name, "sanitize", below, apart=not _is_own(project, module, below)))
-        made.append(CreateFile(posixpath.join(folder, f"{VENDORED}.py"), vendored))
+    made: list[Edit] = []
+    checks = _call(site, edits)
+    for path in dict.fromkeys(check.path for check in checks):
+        imported = _imported(project.modules[path], project, files, options, vendored)
+        if imported is not None:
+            made += [check for check in checks if check.path == path] + imported
     return made
+
+
+def _imported(
+    module: Module, project: Project, files: frozenset[str], options: Options, vendored: str
+) -> list[Edit] | None:
+    """The edits by which a file gets the check under its name; None where it can't be had."""
+    known = module.bindings.exit_of(module.tree).get("sanitize", frozenset())
+    if any(d.kind == "import" and d.module.endswith((f"{VENDORED}.sanitize", "shardfix.sanitize")) for d in known):
+        return []
+    if any(d.key == "sanitize" for d in module.bindings.definitions):
+        return None
+    below = below_imports(module)
+    if options.sanitizer_from == "package":
+        return [AddImport(module.path, "shardfix", "sanitize", below)]
+    form = import_form(project, module, files)
+    if form is None:
+        return None
+    folder, name = form
+    return [
+        AddImport(module.path, name, "sanitize", below, apart=not _is_own(project, module, below)),
+        CreateFile(posixpath.join(folder, f"{VENDORED}.py"), vendored),
+    ]
 
 
 def extend(

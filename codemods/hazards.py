@@ -16,6 +16,7 @@ from shardfix.analysis.generators import seeds_alike, unsynchronised
 from shardfix.analysis.groups import group_at
 from shardfix.analysis.model import Evidence, Finding, Location, Options
 from shardfix.analysis.module import Module, is_false
+from shardfix.analysis.names import ACCELERATOR
 from shardfix.analysis.processes import distributed_test, is_rank, is_world_size, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -42,9 +43,11 @@ def _told_rank_and_size(call: ast.Call) -> bool:
 
 
 def _ordered(site: Site) -> bool:
-    """Whether a loader reads its dataset in order: it has no sampler and does not shuffle."""
+    """Whether a loader reads its dataset in order: it has no sampler but one that does, and does not shuffle."""
     shuffle = site.arguments.value("shuffle")
-    return not site.arms and not site.batch_arms and (shuffle is None or is_false(shuffle))
+    inner = [arm for batch in site.batch_arms for arm in batch.inner or (batch,)]
+    ordered = all(arm.kind in ("none", "sequential") for arm in (*site.arms, *inner))
+    return ordered and (shuffle is None or is_false(shuffle))
 
 
 def _prepared_hazards(site: Site) -> Iterator[Finding]:
@@ -57,6 +60,17 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
             f"the project asks for {pin.text}: before 0.30 the ranks of a shuffled loader overlap, or repeat one order",
             (pin, *site.owner_evidence),
             "ask for accelerate>=0.30",
+        )
+    setting = _shuffles_by_own_seed(site)
+    if setting is not None:
+        yield Finding(
+            "SHD718",
+            where,
+            "use_seedable_sampler shuffles by torch's seed, which each rank draws for itself here: shards overlap and "
+            "samples are missed",
+            (module.evidence(setting), *site.owner_evidence),
+            "call accelerate.utils.set_seed(..) on every rank before prepare(), or give DataLoaderConfiguration a "
+            "data_seed=",
         )
     for arm in (*site.arms, *site.batch_arms):
         told = isinstance(arm.node, ast.Call) and _told_rank_and_size(arm.node)
@@ -105,6 +119,28 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
     yield from _gathered(site)
     yield from _not_gathered(site)
     yield from _schedules(site)
+
+
+def _shuffles_by_own_seed(site: Site) -> ast.Call | None:
+    """The setting by which accelerate shuffles a loader in an order of each rank's own: its seedable sampler, where the
+    program has one Accelerator and seeds nothing alike."""
+    kinds = {arm.kind for arm in (*site.arms, *site.batch_arms, *(i for b in site.batch_arms for i in b.inner))}
+    if _ordered(site) or not kinds <= {"none", "random", "distributed", "batch", "sequential"}:
+        return None
+    made = [call for m in site.module.fellows for call in m.calls if ACCELERATOR in m.callee(call)]
+    settings = [
+        call
+        for m in site.module.fellows
+        for call in m.calls
+        if any(
+            k.arg == "use_seedable_sampler" and isinstance(k.value, ast.Constant) and k.value.value is True
+            for k in call.keywords
+        )
+        and not any(k.arg in ("data_seed", None) for k in call.keywords)
+    ]
+    if len(made) != 1 or len(settings) != 1 or any(seeds_alike(m, "torch") for m in site.module.fellows):
+        return None
+    return settings[0]
 
 
 def _streams(site: Site) -> Iterator[Finding]:
@@ -456,6 +492,7 @@ RULE = Rule(
         "SHD715": "data split by rank and sharded again",
         "SHD716": "prepared loader read by the main process only",
         "SHD717": "results kept by step from before prepare()",
+        "SHD718": "prepared loader shuffled by each rank's own seed",
     },
     tier="report",
     why=(
@@ -515,6 +552,18 @@ RULE = Rule(
             "for step, batch in enumerate(loader):\n"
             "    accelerator.backward((weight * kept[step] - batch).sum())\n",
             code="SHD717",
+        ),
+        Example(
+            "torch draws its seed anew in each process, and the seedable sampler shuffles by it",
+            "from accelerate import Accelerator\n"
+            "from accelerate.utils import DataLoaderConfiguration\n"
+            "from torch.utils.data import DataLoader\n"
+            "\n"
+            "accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))\n"
+            "loader = accelerator.prepare(DataLoader(list(range(16)), batch_size=2, shuffle=True))\n"
+            "for batch in loader:\n"
+            "    pass\n",
+            code="SHD718",
         ),
         Example(
             "a batch size of None can't be prepared",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from shardfix.codemods._epochs import Sampler, Untold, given_epoch, is_read_once, tell_epoch, tell_in
 from shardfix.codemods._findings import refuse
 from shardfix.codemods._in_vain import may_run, never_run, told_another, told_in_vain
+from shardfix.codemods._telling import surely_prepared
 
 from shardfix.analysis.epochs import set_epoch_calls, untold
 from shardfix.analysis.evaluation import evaluates
@@ -155,11 +156,12 @@ def _wrong_receiver(site: Site) -> Change | None:
     prepared = {u.value for u in site.flow.uses if u.prepared is not None and u.kind == "attribute"}
     for told in site.told:
         receiver = told.receiver
-        if isinstance(receiver, ast.Attribute) and receiver.attr == "sampler" and receiver.value in prepared:
-            if isinstance(told.call.func, ast.Attribute):
-                source = module.source.source(receiver.value)
-                edits.append(ReplaceExpression(module.home(receiver).path, module.source.span(receiver), source))
-                evidence.append(module.evidence(told.call))
+        if not (isinstance(receiver, ast.Attribute) and receiver.attr == "sampler" and receiver.value in prepared):
+            continue
+        if isinstance(told.call.func, ast.Attribute) and _only_prepared(site, receiver.value, told.call):
+            source = module.source.source(receiver.value)
+            edits.append(ReplaceExpression(module.home(receiver).path, module.source.span(receiver), source))
+            evidence.append(module.evidence(told.call))
     if not edits:
         return None
     return Change(
@@ -172,6 +174,14 @@ def _wrong_receiver(site: Site) -> Change | None:
         consequences=("the call no longer raises AttributeError; the prepared loader passes the epoch on",),
         evidence=tuple(evidence),
     )
+
+
+def _only_prepared(site: Site, node: ast.expr, call: ast.Call) -> bool:
+    """Whether no loader can stand there as it was built: the factory may give another program one."""
+    raw = {u.value for s in (site, *site.siblings) for u in s.flow.of("attribute") if u.prepared is None}
+    if site.module.home(node) is site.module:
+        return node not in raw
+    return node not in raw and isinstance(node, (ast.Name, ast.Attribute)) and surely_prepared(site, node, call)
 
 
 def plan(sites: Sequence[Site], options: Options) -> Planned:

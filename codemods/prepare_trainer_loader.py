@@ -82,7 +82,7 @@ def _returned(site: Site) -> list[ast.expr]:
         for alias in site.flow.aliases
         if isinstance(module.parents[alias], ast.Return) and is_trainer_hook(module, module.function(alias))
     ]
-    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+    return sorted(found, key=module.location)
 
 
 def _against(site: Site, returned: Sequence[ast.expr]) -> Finding | None:

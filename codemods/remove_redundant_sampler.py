@@ -473,7 +473,7 @@ def _told(
                 continue
             others = [s for s in tellers if s not in going]
             if others:
-                lines = ", ".join(str(s.location.line) for s in others)
+                lines = ", ".join(dict.fromkeys(str(s.location.line) for s in others))
                 why = f"set_epoch in line {call.lineno} also tells the sampler of the loader in line {lines}"
                 retold[call] = Retold(refused=why)
             else:

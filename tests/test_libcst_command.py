@@ -150,7 +150,7 @@ def test_what_only_another_file_could_show_is_refused(project: Path) -> None:
     (warning,) = in_process(rule("remove_redundant_sampler"), file)
 
     assert file.read_text() == text
-    assert warning.startswith("data.py:8:12: SHD901 owner not shown: the loader leaves this file's sight in line 7")
+    assert warning.startswith("data.py:8:12: SHD901 owner not shown: the loader leaves what is followed in line 7")
 
 
 def test_a_refusal_of_the_codemod_is_told(project: Path) -> None:

@@ -431,7 +431,7 @@ def test_an_unprepared_loader_of_an_accelerate_program_is_nobody_s() -> None:
 def test_a_loader_that_leaves_the_file_may_be_prepared_there() -> None:
     found = site(ACCELERATE + "def make():\n    return DataLoader(d)\n")
     assert found.owner == "unknown"
-    assert found.ownership.missing.startswith("the loader leaves this file's sight")
+    assert found.ownership.missing.startswith("the loader leaves what is followed")
 
 
 @pytest.mark.parametrize(
@@ -703,3 +703,35 @@ def test_an_accelerator_that_prepares_in_a_way_of_its_own_is_not_accelerate_s(bo
         "accelerator = Own()\nloader = accelerator.prepare(DataLoader(d))\n" + LOOP
     )
     assert found.owner == owner
+
+
+BASE = (
+    "class Base:\n    def setup(self):\n        {setup}\n"
+    "    def fit(self):\n        for b in self.loader:\n            pass\n"
+)
+DERIVED = (
+    "from accelerate import Accelerator\nfrom base import Base\nfrom torch.utils.data import DataLoader\n"
+    "class T(Base):\n    def __init__(self):\n        self.acc = Accelerator()\n        self.loader = DataLoader(d)\n"
+    "        self.setup()\nT().fit()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("setup", "owner"),
+    [
+        pytest.param("self.loader = self.acc.prepare(self.loader)", "accelerate", id="by its own name"),
+        pytest.param(
+            "for n in self.names:\n            setattr(self, n, self.acc.prepare(getattr(self, n)))",
+            "unknown",
+            id="by any name",
+        ),
+        pytest.param("pass", "ddp", id="not at all"),
+    ],
+)
+def test_what_a_base_class_prepares_with_what_its_subclass_makes(setup: str, owner: str) -> None:
+    assert site({"base.py": BASE.format(setup=setup), "train.py": DERIVED}).owner == owner
+
+
+def test_a_first_look_does_not_make_what_goes_out_of_sight_unprepared() -> None:
+    text = ACCELERATE + "loader = DataLoader(d)\nprint(next(iter(loader)))\nlibrary.run(accelerator, loader)\n"
+    assert site(text.replace("import Accelerator", "import Accelerator\nimport library")).owner == "unknown"

@@ -263,3 +263,46 @@ def test_what_is_kept_by_step_of_a_pass_before_prepare(keeps: str, reads: str, h
     text = ACC + f"kept = []\nloader = DataLoader(ds)\nwith torch.no_grad():\n    for b in loader:\n        {keeps}\n"
     text += prepare + f"for step, (b, index) in enumerate(loader):\n    accelerator.backward(model({reads}))\n"
     assert any(f.code == "SHD717" for r in planned(text).reports for f in r.findings) is (hazard and bool(prepare))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "says"),
+    [("", "it sees 1/W"), (", sampler=SequentialSampler(d)", "it sees 1/W"), (", shuffle=True", "waits for the other")],
+)
+def test_the_main_process_waits_only_where_the_order_is_drawn(sampler: str, says: str) -> None:
+    text = (
+        ACC + "from torch.utils.data import SequentialSampler\n"
+        f"loader = accelerator.prepare(DataLoader(d{sampler}))\n"
+        "if accelerator.is_main_process:\n    for b in loader:\n        pass\n"
+    )
+    (report,) = planned(text).reports
+    assert [says in f.message for f in report.findings if f.code == "SHD716"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("setting", "seed", "loader", "hazard"),
+    [
+        pytest.param("use_seedable_sampler=True", "", "shuffle=True", True, id="nothing seeds"),
+        pytest.param("use_seedable_sampler=True", "set_seed(1)\n", "shuffle=True", False, id="seeded"),
+        pytest.param(
+            "use_seedable_sampler=True",
+            "set_seed(1, device_specific=True)\n",
+            "shuffle=True",
+            True,
+            id="seeded by rank",
+        ),
+        pytest.param("use_seedable_sampler=True, data_seed=1", "", "shuffle=True", False, id="a seed for the data"),
+        pytest.param("use_seedable_sampler=True", "", "shuffle=False", False, id="ordered"),
+        pytest.param("use_seedable_sampler=False", "", "shuffle=True", False, id="synchronised"),
+    ],
+)
+def test_the_seedable_sampler_rests_on_ranks_that_are_seeded_alike(
+    setting: str, seed: str, loader: str, hazard: bool
+) -> None:
+    text = (
+        "from accelerate import Accelerator\nfrom accelerate.utils import DataLoaderConfiguration, set_seed\n"
+        f"from torch.utils.data import DataLoader\n{seed}"
+        f"accelerator = Accelerator(dataloader_config=DataLoaderConfiguration({setting}))\n"
+        f"loader = accelerator.prepare(DataLoader(ds, {loader}))\n{TRAIN}"
+    )
+    assert codes(text) == [["SHD718"] if hazard else []]

@@ -72,6 +72,16 @@ LAYOUTS = {
         ["run.py"],
         ["app/shardfix_sanitizer.py"],
     ),
+    "a package below src that a script in another folder imports": (
+        {
+            "src/app/__init__.py": "",
+            "src/app/data/__init__.py": "",
+            "src/app/data/work.py": script("OTHER = 1", BUILD),
+            "scripts/run.py": 'import sys\n\nsys.path.insert(0, "src")\nfrom app.data import work  # DataLoader\n',
+        },
+        ["scripts/run.py"],
+        ["src/app/data/shardfix_sanitizer.py"],
+    ),
     "a folder without __init__ that a script beside it imports": (
         {"lib/work.py": script("OTHER = 1", BUILD), "run.py": "from lib import work  # DataLoader\n"},
         ["run.py"],

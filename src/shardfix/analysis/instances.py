@@ -101,6 +101,16 @@ def _attributes(module: Module, node: ast.Attribute) -> list[Definition]:
         for d in module.bindings.reaching(node.value):
             if isinstance(d.value, ast.Call) and d.index is None:
                 owners += module.project_classes(d.value.func)
+    found = _assigned(module, owners, node.attr)
+    if not found and module.project is not None:  # what a base class uses, a class that derives from it may set
+        derived = [c for cls in owners for c in module.project.derived(cls)]
+        found = _assigned(module, derived, node.attr)
+    return found
+
+
+def _assigned(module: Module, classes: list[ast.ClassDef], attribute: str) -> list[Definition]:
+    """What an attribute is set to in classes, or where one does not set it in its bases."""
+    owners = list(classes)
     found: list[Definition] = []
     seen: set[ast.ClassDef] = set()
     while owners:
@@ -109,8 +119,8 @@ def _attributes(module: Module, node: ast.Attribute) -> list[Definition]:
             continue
         seen.add(cls)
         where = module.home(cls)
-        own = where.bindings.exit_of(cls).get(node.attr, ())
-        mine = [*where.attribute_definitions.get((cls, node.attr), []), *own]
+        own = where.bindings.exit_of(cls).get(attribute, ())
+        mine = [*where.attribute_definitions.get((cls, attribute), []), *own]
         found += mine
         if not mine:
             owners += [c for base in cls.bases for c in where.project_classes(base)]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardfix.analysis.accelerators import is_trainer_hook
+from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
 from shardfix.analysis.ahead import has_sampler, is_peek, is_same_alone, reads_ahead, replaced_before
 from shardfix.analysis.flow import Flow, Use
 from shardfix.analysis.frameworks import (
@@ -93,7 +93,7 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
             return _under(module, call, flow, "lightning", evidence)
     accelerate = ruling.first("accelerate")
     if accelerate is not None:
-        return _unprepared(module, flow, accelerate)
+        return _unprepared(module, call, flow, accelerate, options.prepare_functions)
     ddp = ruling.first("ddp")
     if ddp is not None:
         return Ownership("ddp", (ddp,))
@@ -109,7 +109,7 @@ def _by_use(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegimes)
         return _perhaps(module, call, flow)
     if len(owners) > 1:
         if set(owners) == {"accelerate", "hf-trainer"}:
-            return _plain_and_prepared(module, flow, first["hf-trainer"].node)
+            return _plain_and_prepared(module, call, flow, first["hf-trainer"].node)
         a, b = (module.evidence(first[owner].node) for owner in owners[:2])
         missing = f"{owners[0]} takes the loader in {_at(a, call, module)}, {owners[1]} in {_at(b, call, module)}"
         return Ownership("unknown", (a, b), missing)
@@ -217,13 +217,13 @@ def _at(evidence: Evidence, call: ast.Call, module: Module) -> str:
     return f"line {place.line}" if place.path == module.location(call).path else f"{place.path}:{place.line}"
 
 
-def _plain_and_prepared(module: Module, flow: Flow, hook: ast.AST) -> Ownership:
+def _plain_and_prepared(module: Module, call: ast.Call, flow: Flow, hook: ast.AST) -> Ownership:
     prepared, plain = module.evidence(flow.of("prepare")[0].node), module.evidence(hook)
     return Ownership(
         "unknown",
         (prepared, plain),
-        f"the loader is prepared in line {prepared.location.line}, and {getattr(hook, 'name', 'a hook')} in line "
-        f"{plain.location.line} returns it plain",
+        f"the loader is prepared in {_at(prepared, call, module)}, and {getattr(hook, 'name', 'a hook')} in "
+        f"{_at(plain, call, module)} returns it plain",
     )
 
 
@@ -313,23 +313,45 @@ def _under(module: Module, call: ast.Call, flow: Flow, owner: Owner, evidence: E
     return Ownership("unknown", (evidence, other), missing)
 
 
-def _unprepared(module: Module, flow: Flow, accelerate: Evidence) -> Ownership:
+def _unprepared(
+    module: Module, call: ast.Call, flow: Flow, accelerate: Evidence, prepare: tuple[str, ...]
+) -> Ownership:
     """A program with an Accelerator in which this loader is not seen to reach ``prepare``."""
     away = [
         u for u in flow.of("argument", "escape", "returned") if u.kind != "argument" or not _iterated(module, u.node)
     ]
-    iterated = flow.of("iterate", "next")
+    iterated = [u for u in flow.of("iterate", "next") if not (away and is_peek(module, u))]
     if away and not iterated:
         place = module.evidence(away[0].node)
-        return Ownership(
-            "unknown",
-            (accelerate, place),
-            f"the loader leaves this file's sight in line {place.location.line}; whether prepare() gets it is not "
-            "shown",
-        )
+        at = _at(place, call, module)
+        missing = f"the loader leaves what is followed in {at}; whether prepare() gets it is not shown"
+        return Ownership("unknown", (accelerate, place), missing)
     if not iterated:
-        return Ownership("unknown", (accelerate,), "nothing in this file iterates the loader")
+        return Ownership("unknown", (accelerate,), "nothing is seen to iterate the loader")
+    any_attribute = _prepares_any_attribute(module, prepare) if _kept_by_an_object(flow) else None
+    if any_attribute is not None:
+        place = module.evidence(any_attribute)
+        missing = f"{_at(place, call, module)} prepares attributes by names that are not seen; the loader may be one"
+        return Ownership("unknown", (accelerate, place), missing)
     return Ownership("ddp", (accelerate,), via_accelerate=True)
+
+
+def _kept_by_an_object(flow: Flow) -> bool:
+    return any(isinstance(alias, ast.Attribute) for alias in flow.aliases)
+
+
+def _prepares_any_attribute(module: Module, prepare: tuple[str, ...]) -> ast.Call | None:
+    """A call in the project by which attributes of objects are prepared whose names are not written there:
+    ``setattr(self, name, accelerator.prepare(getattr(self, name)))``."""
+    for other in module.fellows:
+        for call in other.calls:
+            if not (isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) == 3):
+                continue
+            value = call.args[2]
+            if not isinstance(call.args[1], ast.Constant) and isinstance(value, ast.Call):
+                if is_prepare(other, value, prepare) or may_take(other, value):
+                    return call
+    return None
 
 
 def _iterated(module: Module, node: ast.AST) -> bool:
