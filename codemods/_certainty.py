@@ -69,6 +69,11 @@ def _attribute(site: Site, node: ast.Attribute, wanted: _Wanted, depth: int) -> 
     module = site.module
     own = module.class_of(node) if attribute_key(node) == f"self.{node.attr}" else None
     classes = [own] if own is not None else module.instances(node.value)
+    if not classes:
+        named = [d for name in sorted(module.qualify(node)) for d in module.named(name)]
+        if named:
+            return all(_binds(site, d, wanted, depth + 1) for d in named)
+        return node in site.flow.aliases and len(module.bindings.reaching(node.value)) == 1
     kin = {member for cls in classes for member in family(module, cls)}
     found = [d for cls in kin for d in module.attribute_values(cls, node.attr)]
     values = [d for d in found if not (isinstance(d.value, ast.Constant) and d.value.value is None)]

@@ -219,3 +219,38 @@ def test_what_prepare_returns_takes_the_loaders_place(text: str) -> None:
     found = site(TORCH + ACCELERATOR + text)
     assert [u.prepared is not None for u in found.flow.of("iterate")] == [True]
     assert found.owner == "accelerate"
+
+
+@pytest.mark.parametrize(
+    ("data", "loop"),
+    [
+        pytest.param(
+            "from collections import namedtuple\nLoaders = namedtuple('Loaders', 'train val')\n"
+            "def make(d):\n    return Loaders(DataLoader(d), other)\n",
+            "for batch in make(d).train:\n    pass\n",
+            id="a named tuple, by name",
+        ),
+        pytest.param(
+            "from collections import namedtuple\nLoaders = namedtuple('Loaders', ['val', 'train'])\n"
+            "def make(d):\n    return Loaders(train=DataLoader(d), val=other)\n",
+            "_, loader = make(d)\nfor batch in loader:\n    pass\n",
+            id="a named tuple, by position",
+        ),
+        pytest.param(
+            "from types import SimpleNamespace as Space\ndef make(d):\n    return Space(train=DataLoader(d), val=other)\n",
+            "loaders = make(d)\nfor batch in loaders.train:\n    pass\n",
+            id="a namespace",
+        ),
+        pytest.param(
+            "class Building:\n    def build(self):\n        self.train = DataLoader(d)\n",
+            "from data import Building\nclass Looping:\n    def fit(self):\n        for batch in self.train:\n"
+            "            pass\nclass Trainer(Building, Looping):\n    pass\n",
+            id="two bases of one class",
+        ),
+    ],
+)
+def test_a_loader_kept_under_a_name_is_read_by_that_name(data: str, loop: str) -> None:
+    files = {"data.py": TORCH + data, "train.py": "from data import *\n" + loop}
+    assert len(read(files, "data.py")) == 1
+    files["train.py"] = files["train.py"].replace("train", "val")
+    assert read(files, "data.py") == ([] if "train" in loop else ["train.py:3"])

@@ -66,7 +66,9 @@ def beyond(
             wanted |= _bases(module, cls, project.modules, by_name)
         for call in (c for m, c in made if m is module):
             flow = follow(module, call, prepare)
-            for name in flow.lost:
+            holders = [u.node for u in flow.of("handed") if isinstance(u.node, ast.Call)]
+            kept = [follow(module, h, prepare) for h in holders if module.project_classes(h.func)]
+            for name in flow.lost.union(*(f.lost for f in kept)):
                 wanted |= set(_chain(name, module, project.modules, by_name))
             variables |= _variables(module, call)
             places: list[ast.AST] = [call, *(u.node for u in flow.of("returned", "iterate", "next"))]

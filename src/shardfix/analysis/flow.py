@@ -10,7 +10,15 @@ from typing import Literal
 from shardfix.analysis.accelerators import is_accelerator, is_prepare, is_trainer_hook
 from shardfix.analysis.decorators import gives_its_result
 from shardfix.analysis.module import Module, attribute_key
-from shardfix.analysis.objects import crowded, family, field_of, imported_loads, instance_loads, self_loads
+from shardfix.analysis.objects import (
+    crowded,
+    family,
+    field_of,
+    imported_loads,
+    instance_loads,
+    named_fields,
+    self_loads,
+)
 from shardfix.analysis.rebinding import Rebinding, always_before, rebindings, replaced
 
 UseKind = Literal[
@@ -441,6 +449,10 @@ class _Walker:
             for cls, name in fields:
                 for load in self.loads(cls, name) if name else ():
                     self.push(s.at(load))
+            if fields and s.access == ():
+                self.use("handed", call, s)
+            if not fields and self.named(s, call, argument):
+                return True
             return bool(fields) and all(name for _, name in fields)
         calls = s.calls if call in s.calls else (*s.calls, call)
         for _, parameter in parameters:
@@ -452,6 +464,23 @@ class _Walker:
         if s.access == ():
             self.use("handed", call, s)
         return all(parameter is not None for _, parameter in parameters)
+
+    def named(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
+        """A value put into a named tuple or a namespace is got at by position and by its field's name."""
+        names = named_fields(self.module, call)
+        if names is None or (isinstance(argument, ast.keyword) and argument.arg is None):
+            return False
+        if isinstance(argument, ast.keyword):
+            field = argument.arg or ""
+        else:
+            position = call.args.index(argument) if isinstance(argument, ast.expr) and argument in call.args else -1
+            field = names[position] if 0 <= position < len(names) else ""
+        if not field or isinstance(argument, ast.Starred):
+            return False
+        self.push(s.at(call, (f".{field}", *s.access)))
+        if field in names:
+            self.push(s.at(call, (names.index(field), *s.access)))
+        return True
 
     def unseen(self, s: _State, call: ast.Call) -> None:
         """A value handed to what is not seen into."""
@@ -489,6 +518,9 @@ class _Walker:
         m = self.module
         if s.access == ():
             self.use("attribute", attribute, s)
+            return
+        if s.access[0] == f".{attribute.attr}":
+            self.push(s.at(attribute, s.access[1:]))
             return
         call = m.parents[attribute]
         if isinstance(call, ast.Call) and call.func is attribute:

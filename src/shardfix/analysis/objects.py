@@ -12,8 +12,10 @@ _LOADS = 400  # an attribute that is read more often is not looked for on every 
 
 
 def family(module: Module, cls: ast.ClassDef) -> set[ast.ClassDef]:
-    """A class with those that it derives from and those that derive from it: their ``self`` may be one object."""
-    return {*module.lineage(cls), *derived_classes(module, cls)}
+    """A class with those that it derives from, those that derive from it, and what these derive from besides: their
+    ``self`` may be one object."""
+    derived = derived_classes(module, cls)
+    return {*module.lineage(cls), *(member for other in derived for member in module.lineage(other))}
 
 
 def attribute_loads(module: Module, attribute: str) -> list[ast.Attribute]:
@@ -58,6 +60,28 @@ def imported_loads(module: Module, d: Definition) -> list[ast.expr]:
     ]
     loads: list[ast.expr] = [n for n in attribute_loads(own, d.key) if own.home(n) is not own]
     return found + [n for n in loads if qualified in own.home(n).qualify(n)]
+
+
+def named_fields(module: Module, call: ast.Call) -> list[str] | None:
+    """The fields of the named tuple that a call makes (``Loaders = namedtuple("Loaders", "train val")``), or of a
+    namespace; None for any other call."""
+    if not module.callee(call).isdisjoint(_NAMESPACES):
+        return []
+    found = list(module.bindings.reaching(call.func))
+    found += [d for name in sorted(module.qualify(call.func)) for d in module.named(name)]
+    for d in found:
+        if not module.is_call(d.value, "collections.namedtuple"):
+            continue
+        given = d.value.args[1:2] if isinstance(d.value, ast.Call) else []
+        for fields in given:
+            if isinstance(fields, ast.Constant) and isinstance(fields.value, str):
+                return fields.value.replace(",", " ").split()
+            if isinstance(fields, (ast.List, ast.Tuple)):
+                return [str(e.value) for e in fields.elts if isinstance(e, ast.Constant)]
+    return None
+
+
+_NAMESPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
 
 
 def field_of(module: Module, cls: ast.ClassDef, call: ast.Call, argument: ast.AST) -> str:
