@@ -735,3 +735,16 @@ def test_what_a_base_class_prepares_with_what_its_subclass_makes(setup: str, own
 def test_a_first_look_does_not_make_what_goes_out_of_sight_unprepared() -> None:
     text = ACCELERATE + "loader = DataLoader(d)\nprint(next(iter(loader)))\nlibrary.run(accelerator, loader)\n"
     assert site(text.replace("import Accelerator", "import Accelerator\nimport library")).owner == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("more", "owner"), [("", "accelerate"), ("class Plain(Base):\n    pass\nPlain().fit()\n", "unknown")]
+)
+def test_what_one_subclass_prepares_is_raw_in_another(more: str, owner: str) -> None:
+    text = (
+        ACCELERATE + "class Base:\n    def __init__(self):\n        self.loader = DataLoader(d)\n        self.setup()\n"
+        "    def setup(self):\n        pass\n    def fit(self):\n        for b in self.loader:\n            pass\n"
+        "class Full(Base):\n    def setup(self):\n        self.loader = accelerator.prepare(self.loader)\n"
+        "Full().fit()\n"
+    )
+    assert site(text + more).owner == owner

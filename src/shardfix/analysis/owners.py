@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
 from shardfix.analysis.ahead import has_sampler, is_peek, is_same_alone, reads_ahead, replaced_before
-from shardfix.analysis.flow import Flow, Use
+from shardfix.analysis.flow import Flow, Use, last_name
 from shardfix.analysis.frameworks import (
     is_lightning_hook,
     leaves_sampler,
@@ -274,9 +274,32 @@ def _prepared(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
             f"the loader is prepared in {_at(evidence[0], call, module)} and iterated unprepared in "
             f"{_at(first, call, module)}",
         )
+    sibling = next((c for u in prepares if (c := _made_without(module, u.value)) is not None), None)
+    if sibling is not None:
+        other = module.evidence(sibling)
+        missing = (
+            f"the loader is prepared in {_at(evidence[0], call, module)} by a class of which the object in "
+            f"{_at(other, call, module)} is none"
+        )
+        return Ownership("unknown", (*evidence, other), missing)
     if discarded and not [u for u in flow.of("iterate", "next") if u.prepared is not None]:
         return Ownership("unknown", evidence, "the result of prepare() is not used")
     return Ownership("accelerate", (*evidence, *_settings(module, prepares)))
+
+
+def _made_without(module: Module, node: ast.expr) -> ast.Call | None:
+    """Where the project makes an object that has a base class's ``self.x`` as it is set there, while what prepares it
+    is a method of another class that derives from the base."""
+    cls = module.class_of(node)
+    if cls is None or module.project is None or not isinstance(node, ast.Attribute) or last_name(node.value) != "self":
+        return None
+    setters = [base for base in module.lineage(cls)[1:] if module.attribute_values(base, node.attr)]
+    own = {cls, *module.project.derived(cls)}
+    kin = {c for base in setters for c in (base, *module.project.derived(base))} - own
+    # A class that sets the attribute itself has another loader there.
+    kin -= {c for c in kin if c not in setters and module.attribute_values(c, node.attr)}
+    made = (c for m in module.fellows for c in m.calls if kin and not kin.isdisjoint(m.project_classes(c.func)))
+    return next(made, None)
 
 
 def _in_one_process(module: Module, node: ast.AST, regimes: ProgramRegimes) -> bool:
