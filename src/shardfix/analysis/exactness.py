@@ -270,7 +270,8 @@ def _elements(target: ast.expr) -> list[ast.expr]:
 
 
 def _laid_in_turn(body: list[ast.stmt], gathered: set[str]) -> list[ast.AST]:
-    """Where results of several ranks are laid in turn: ``zip(*parts)``, a transposed stack, ``all[rank::world]``."""
+    """Where results of several ranks are laid in turn: ``zip(*parts)``, ``stack(parts, dim=1)``, a transposed stack,
+    ``all[rank::world]``."""
     found: list[ast.AST] = []
     for node in (n for s in body for n in ast.walk(s)):
         if isinstance(node, ast.Call):
@@ -280,6 +281,8 @@ def _laid_in_turn(body: list[ast.stmt], gathered: set[str]) -> list[ast.AST]:
                 found.append(node)
             if name in ("transpose", "permute", "swapaxes", "t") and mentions(node, gathered):
                 found.append(node)
+            if name == "stack" and _behind_samples(node) and mentions(node, gathered):
+                found.append(node)
         if isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and mentions(node.value, gathered):
             found.append(node)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
@@ -287,6 +290,12 @@ def _laid_in_turn(body: list[ast.stmt], gathered: set[str]) -> list[ast.AST]:
             if isinstance(place, ast.Slice) and place.step is not None and mentions(node.value, gathered):
                 found.append(node)
     return found
+
+
+def _behind_samples(stack: ast.Call) -> bool:
+    """Whether a stack puts the ranks behind the samples: ``stack(parts, dim=1)``."""
+    axes = [*stack.args[1:2], *(k.value for k in stack.keywords if k.arg in ("dim", "axis"))]
+    return len(axes) == 1 and isinstance(axes[0], ast.Constant) and axes[0].value == 1
 
 
 def _is_dataset(module: Module, node: ast.expr, flow: Flow, dataset: ast.expr | None) -> bool:
