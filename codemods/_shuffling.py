@@ -55,7 +55,7 @@ def intended_shuffle(site: Site, arm: Arm, shuffle: ast.expr | None) -> str | No
         return "False"
     if isinstance(shuffle, ast.Constant):
         return "True"
-    return _beside(site, arm, shuffle) or _without_sampler(site, shuffle)
+    return _beside(site, arm, shuffle) or _where_chosen(site, arm, shuffle) or _without_sampler(site, shuffle)
 
 
 def _beside(site: Site, arm: Arm, shuffle: ast.expr) -> str | None:
@@ -72,6 +72,30 @@ def _beside(site: Site, arm: Arm, shuffle: ast.expr) -> str | None:
     if isinstance(value, ast.Constant) and isinstance(value.value, bool):
         return str(value.value)
     return None
+
+
+def _where_chosen(site: Site, arm: Arm, shuffle: ast.expr) -> str | None:
+    """The constant that ``shuffle=not distributed`` is where the very same condition chooses this arm."""
+    outcome = True
+    while isinstance(shuffle, ast.UnaryOp) and isinstance(shuffle.op, ast.Not):
+        shuffle, outcome = shuffle.operand, not outcome
+    for test, chosen in _conditions(site.module, arm):
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, chosen = test.operand, not chosen
+        if same_expression(site.module, test, shuffle):
+            return str(outcome is chosen)
+    return None
+
+
+def _conditions(module: Module, arm: Arm) -> list[tuple[ast.expr, bool]]:
+    """The conditions that choose an arm, each with its outcome."""
+    if arm.test is not None:
+        return [(arm.test, arm.when)]
+    if not arm.definitions or not isinstance(arm.definitions[0].statement, ast.stmt):
+        return []
+    statement = arm.definitions[0].statement
+    outer = module.parents[statement]
+    return [(outer.test, statement in outer.body)] if isinstance(outer, ast.If) else []
 
 
 def paired_assignments(site: Site) -> list[Definition]:
