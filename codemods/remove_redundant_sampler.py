@@ -88,6 +88,20 @@ def _twice_on_a_path(site: Site, arms: Sequence[Arm]) -> Finding | None:
     )
 
 
+def _handed_in(site: Site, distributed: Sequence[Arm]) -> Finding:
+    """A finding where the DistributedSampler is made out of the loader's function, for others too perhaps."""
+    made = [site.module.evidence(a.given or a.node) for a in distributed]
+    first = made[0].location
+    line = f"line {first.line}" if first.path == site.location.path else f"{first.path}:{first.line}"
+    return Finding(
+        "SHD201",
+        site.location,
+        f"sharded twice: {line} makes a DistributedSampler for this loader, and prepare() shards again",
+        (*made, *site.owner_evidence),
+        "hand it no sampler, prepare() shards any loader; where the sampler shuffled, give the loader shuffle=True",
+    )
+
+
 def _plain(arm: Arm) -> bool:
     """A sampler that only orders or splits: no replacement, no number of samples."""
     if arm.kind == "random":
@@ -126,6 +140,8 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
             continue
         if arm.given is not None or module.home(arm.node) is not module:
             line = arm.given or arm.node
+            if distributed:
+                return _handed_in(site, distributed)
             return refuse(site, "SHD902", note="another function builds it", evidence=(module.evidence(line),))
         own = own_argument(arm, _DATASET[arm.kind])
         if not same_expression(module, own, dataset):
@@ -134,6 +150,9 @@ def _removal(site: Site, options: Options) -> _Removal | Finding | str | None:
     if refusal is not None:
         return refusal
     wanted = {intended_shuffle(site, a, shuffle) for path, shuffle in _paths(site) for a in path}
+    if len(wanted) > 1 and site.arguments.ways:  # what is edited of a way without a sampler is nothing
+        having = [(path, shuffle) for path, shuffle in _paths(site) if {a.kind for a in path} != {"none"}]
+        wanted = {intended_shuffle(site, a, shuffle) for path, shuffle in having for a in path}
     if len(wanted) > 1 and site.role == "eval":
         wanted = {"False"}
     if len(wanted) != 1 or None in wanted:
@@ -209,6 +228,7 @@ def _entry_edits(site: Site, shuffle: str) -> list[Edit] | None:
     """The edits where ``sampler`` and ``shuffle`` are items of a dict; None where they can't be made."""
     turned: dict[Argument, bool] = {}
     edits: list[Edit] = []
+    standing = {way["shuffle"] for way in site.arguments.paths if "sampler" not in way and "shuffle" in way}
     for way in site.arguments.paths:
         sampler, existing = way.get("sampler"), way.get("shuffle")
         if shuffle not in ("True", "False"):
@@ -217,9 +237,13 @@ def _entry_edits(site: Site, shuffle: str) -> list[Edit] | None:
             turn = shuffle == "True" and existing is None
             if turned.setdefault(sampler, turn) is not turn:
                 return None
+        if sampler is None:
+            continue  # this way stays as it is
         if existing is not None and not (
             isinstance(existing.value, ast.Constant) and str(existing.value.value) == shuffle
         ):
+            if existing in standing:
+                return None  # it also is what a way without a sampler shuffles by
             changed = given(site, existing, shuffle)
             if changed is None:
                 return None

@@ -99,6 +99,11 @@ def body(text: str) -> str:
             id="dropped beside what is not seen",
         ),
         pytest.param(
+            "kw = {}\nif distributed:\n    kw['sampler'] = DistributedSampler(ds)\nloader = DataLoader(ds, **kw)",
+            "kw = {}\nif distributed:\n    kw['shuffle'] = True\nloader = DataLoader(ds, **kw)",
+            id="shuffled on one way, which stays the only one",
+        ),
+        pytest.param(
             "loaders = {n: accelerator.prepare(DataLoader(ds, sampler=SequentialSampler(ds))) for n in s}\nloader = 0",
             "loaders = {n: accelerator.prepare(DataLoader(ds)) for n in s}\nloader = 0",
             id="dict comprehension",
@@ -113,9 +118,10 @@ def test_a_sampler_goes_from_where_it_stands(before: str, after: str) -> None:
     ("made", "code"),
     [
         pytest.param(
-            "kw = {}\nif distributed:\n    kw['sampler'] = DistributedSampler(ds)\nloader = DataLoader(ds, **kw)",
-            "SHD922",
-            id="shuffled in several processes only",
+            "kw = {'shuffle': False}\nif distributed:\n    kw['sampler'] = DistributedSampler(ds)\n"
+            "loader = DataLoader(ds, **kw)",
+            "SHD903",
+            id="one entry says how both ways shuffle",
         ),
         pytest.param(
             "def build(d, kw):\n    return DataLoader(d, **kw)\nloader = build(ds, {'sampler': SequentialSampler(ds)})",
