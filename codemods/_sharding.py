@@ -38,18 +38,42 @@ def is_streaming(site: Site) -> bool:
 
 
 def split_by_hand(site: Site) -> Evidence | None:
-    """The line that shows that the data is already split by rank: what the dataset is made of, or the batches."""
+    """The line that shows that the data is already split by rank: what the dataset or the sampler's indices are made
+    of, or the batches."""
     module, dataset = site.module, site.dataset
     if dataset is None:
         return None
-    found = rank_in(module, dataset)
-    if found is not None:
-        where, node = found
-        return where.evidence(node)
+    for value in (dataset, *sampler_data(site)):
+        found = rank_in(module, value)
+        if found is not None:
+            where, node = found
+            return where.evidence(node)
     loops = [u.node for u in site.flow.of("iterate") if isinstance(u.node, (ast.For, ast.AsyncFor))]
     cuts = (n for loop in loops for n in ast.walk(loop) if _cuts_by_rank(module, n) and _of_batch(n, loop))
     cut = next(cuts, None)
     return module.evidence(cut) if cut is not None else None
+
+
+def splits_shards(site: Site) -> Evidence | None:
+    """The line in which a WebDataset is told to give each node, which is each rank, shards of its own."""
+    found = rank_in(site.module, site.dataset) if site.dataset is not None else None
+    if found is None:
+        return None
+    module, made = found
+    if not isinstance(made, ast.Call) or not any(q.startswith("webdataset.") for q in module.callee(made)):
+        return None
+    told = [*made.args, *(k.value for k in made.keywords if k.arg == "nodesplitter")]
+    named = [n for n in told if isinstance(n, (ast.Name, ast.Attribute))]
+    splitters = (n for n in named if any(q.split(".")[-1] == "split_by_node" for q in module.qualify(n)))
+    found_in = next(splitters, None)
+    return module.evidence(found_in) if found_in is not None else None
+
+
+def sampler_data(site: Site) -> list[ast.expr]:
+    """What a loader's samplers draw from: a dataset or indices."""
+    arms = [a for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner)) if a.arguments is not None]
+    given = [a.arguments.value(name) for a in arms if a.arguments for name in ("indices", "data_source", "dataset")]
+    return [value for value in given if value is not None]
 
 
 def _cuts_by_rank(module: Module, node: ast.AST) -> bool:
@@ -155,11 +179,11 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
         some = some_ranks(module, node)
         if some is not None:
             return refuse(site, "SHD931", evidence=(module.evidence(some),))
-    if is_streaming(site):
-        return refuse(site, "SHD908")
     split = split_by_hand(site)
     if split is not None:
         return refuse(site, "SHD917", evidence=(split,))
+    if is_streaming(site):
+        return refuse(site, "SHD908")
     dataset = site.dataset
     if dataset is None or site.arguments.bound["dataset"].from_dict:
         return refuse(site, "SHD903")

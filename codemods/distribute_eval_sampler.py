@@ -34,13 +34,14 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
     """An evaluation that a sampler shards: its order, and whether its metric is whole."""
     module = site.module
     arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
-    distributed = [a for a in arms if a.kind == "distributed"]
+    distributed = [*(a for a in arms if a.kind == "distributed"), *site.own_shares]
     if site.evaluation.guard is not None or site.evaluation.sometimes is not None:
         return [_of_one_rank(site, distributed)]
     metric = _metric(site, distributed)
     edits = _ordered(module, arms)
     if not edits:
-        return [metric or "a DistributedSampler shards it"]
+        sharding = "a DistributedSampler shards it" if not site.own_shares else f"{site.own_shares[0].label} shards it"
+        return [metric or sharding]
     if _may_train(site) and not site.answered("role", "eval"):
         return [metric or refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
     shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
@@ -56,7 +57,7 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
         tuple(edits),
         consequences=(
             "each rank evaluates the same number of samples as before, now in the dataset's order",
-            *((f"line {written.location.line} still writes each rank's own part only",) if written else ()),
+            *((f"line {written.location.line} still goes by the order of each rank's own part",) if written else ()),
         ),
         evidence=tuple(module.evidence(a.node) for a in distributed),
     )
@@ -160,6 +161,8 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
             (evidence, site.module.evidence(loops[0])),
             "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
         )
+    if site.own_shares:
+        return None  # whether it repeats samples is not seen
     if all(a.constant("drop_last") is True for a in distributed):
         return None  # nothing is repeated; up to W-1 samples are left out
     if site.answered("metric", "exact"):
@@ -279,7 +282,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
         if site.kind != "torch" or site.arguments.opaque or site.owner != "ddp" or site.role != "eval":
             continue
         inner = {i.kind for b in site.batch_arms for i in b.inner}
-        sharded = "distributed" in site.kinds | inner
+        sharded = "distributed" in site.kinds | inner or bool(site.own_shares)
         for outcome in _sharded(site) if sharded else [_unsharded(site, options)]:
             if isinstance(outcome, Change):
                 changes.append(outcome)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from shardfix.codemods._findings import divided, lengths, refuse
-from shardfix.codemods._sharding import one_process, shard
+from shardfix.codemods._sharding import one_process, shard, splits_shards
 from shardfix.codemods.insert_set_epoch import Untold, tell_epoch
 
 from shardfix.analysis.accumulation import accumulated
@@ -36,12 +36,17 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
         return None
     if site.kinds & {"distributed"}:
         return _both_given(site)
+    if site.own_shares:
+        return None  # insert_set_epoch settles whether it is told the epoch
     if site.role != "train" or any(i.kind == "distributed" for b in site.batch_arms for i in b.inner):
         return None
     module = site.module
     guard = one_process(site)
     if guard is not None:
         return f"only one process trains on it (line {guard.lineno}), so it reads everything, as it should"
+    shards = splits_shards(site)
+    if shards is not None:
+        return f"webdataset's split_by_node in line {shards.location.line} gives each rank shards of its own"
     if site.batch_arms or site.kinds & {"weighted", "custom"}:
         return refuse(site, "SHD915")
     if site.kinds & {"parameter", "unknown"}:

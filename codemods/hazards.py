@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardfix.codemods._sharding import is_streaming
+from shardfix.codemods._sharding import is_streaming, sampler_data, split_by_hand
 
 from shardfix.analysis.accumulation import accumulated
 from shardfix.analysis.caches import cache_by_step
-from shardfix.analysis.datasets import rank_in
+from shardfix.analysis.datasets import cut_in
 from shardfix.analysis.evaluation import gathers_itself
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.generators import seeds_alike, unsynchronised
@@ -17,7 +17,7 @@ from shardfix.analysis.groups import group_at
 from shardfix.analysis.model import Evidence, Finding, Location, Options
 from shardfix.analysis.module import Module, is_false
 from shardfix.analysis.names import ACCELERATOR
-from shardfix.analysis.processes import distributed_test, is_rank, is_world_size, main_process_guard
+from shardfix.analysis.processes import distributed_test, is_rank, main_process_guard
 from shardfix.analysis.regimes import is_accelerator
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
@@ -34,12 +34,6 @@ def _method(module: Module, cls: ast.ClassDef, name: str) -> ast.AST | None:
 
 def _reads_rank(node: ast.AST) -> bool:
     return any(isinstance(n, ast.expr) and is_rank(n) for n in ast.walk(node))
-
-
-def _told_rank_and_size(call: ast.Call) -> bool:
-    """Whether a call's arguments hold a rank and the number of ranks."""
-    arguments = [*call.args, *(k.value for k in call.keywords)]
-    return any(is_rank(a) for a in arguments) and any(is_world_size(a) for a in arguments)
 
 
 def _ordered(site: Site) -> bool:
@@ -73,8 +67,7 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
             "data_seed=",
         )
     for arm in (*site.arms, *site.batch_arms):
-        told = isinstance(arm.node, ast.Call) and _told_rank_and_size(arm.node)
-        if arm.rank_aware or (arm.kind == "custom" and told):
+        if arm.rank_aware:
             yield Finding(
                 "SHD702",
                 where,
@@ -180,9 +173,9 @@ def _split_twice(site: Site, again: str) -> Iterator[Finding]:
     """Data that each rank has only its part of, sharded once more."""
     module, dataset = site.module, site.dataset
     part = _between_processes(module, dataset) if dataset is not None else None
-    if part is None and dataset is not None:
-        found = rank_in(module, dataset)
-        if found is not None and _is_cut(*found):
+    for value in [dataset, *sampler_data(site)] if part is None and dataset is not None else ():
+        found = cut_in(module, value)
+        if part is None and found is not None:
             part = found[0].evidence(found[1])
     if part is not None:
         yield Finding(
@@ -202,25 +195,6 @@ def _between_processes(module: Module, dataset: ast.expr) -> Evidence | None:
             if isinstance(context, ast.Call) and last_name(context.func) == "split_between_processes":
                 return module.evidence(context)
     return None
-
-
-def _is_cut(module: Module, node: ast.AST) -> bool:
-    """Whether a rank surely cuts: an index or step by it, ``i % world == rank``, a split that is told rank and size."""
-    if isinstance(node, ast.Call):
-        return True
-    inner = node
-    for outer in module.around(node):
-        if isinstance(outer, ast.stmt):
-            return False
-        told = [n for n in ast.walk(outer) if isinstance(n, ast.expr)]
-        if isinstance(outer, ast.Subscript) and inner is outer.slice:
-            return True
-        if isinstance(outer, ast.Compare) and any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in told):
-            return True
-        if isinstance(outer, ast.Call) and any(is_world_size(n) for n in told):
-            return True
-        inner = outer
-    return False
 
 
 def _main_only(site: Site) -> Iterator[Finding]:
@@ -363,6 +337,18 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
     if any(a.kind == "distributed" for a in site.arms):
         yield from _split_twice(site, "a DistributedSampler shards it")
+    for arm in site.own_shares:
+        yield from _split_twice(site, f"{arm.label} shards it")
+        cls = _class_of(module, arm)
+        draw = unsynchronised(module, cls, batches=True) if cls is not None else None
+        if draw is not None and not (draw.kind == "global" and seeds_alike(module, draw.family)):
+            yield Finding(
+                "SHD701",
+                where,
+                f"{arm.label} cuts an order that each rank draws for itself: shards overlap and samples are missed",
+                (module.evidence(draw.node), *site.owner_evidence),
+                "draw from a generator that is seeded alike on every rank",
+            )
     for arm in site.arms:
         if arm.kind != "distributed" or arm.arguments is None:
             continue
@@ -450,7 +436,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             findings.extend((site.location, f) for f in _prepared_hazards(site))
         elif site.owner == "ddp":
             findings.extend((site.location, f) for f in _ddp_hazards(site))
-            if site.dataset is not None and is_streaming(site):
+            if site.dataset is not None and is_streaming(site) and split_by_hand(site) is None:
                 findings.append((site.location, _whole_stream(site)))
     return Planned(findings=tuple(findings))
 

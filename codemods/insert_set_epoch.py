@@ -13,8 +13,10 @@ from shardfix.codemods._telling import surely_prepared
 
 from shardfix.analysis.epochs import set_epoch_calls, untold
 from shardfix.analysis.evaluation import evaluates
+from shardfix.analysis.flow import last_name
 from shardfix.analysis.model import Change, Finding, Location, Options
-from shardfix.analysis.module import Module
+from shardfix.analysis.module import Module, is_false
+from shardfix.analysis.names import DISTRIBUTED_SAMPLER
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
@@ -29,7 +31,8 @@ def shuffling_arms(site: Site) -> list[Arm]:
 
 def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     """A change, a refusal, the reason why the site is right, or None if it is none of this codemod's business."""
-    distributed = shuffling_arms(site)
+    own = [a for a in site.own_shares if not _kept_in_order(a)]
+    distributed = [*shuffling_arms(site), *own]
     if not distributed or site.owner != "ddp":
         return None
     if site.told:
@@ -40,6 +43,9 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
             if not told:
                 return never_run(site, site.told[0])
             return told_another(site, told) or told_in_vain(site) or "its sampler is told the epoch"
+        if any(not _derives(site, a) for a in own):
+            line = forgotten[0].loop.lineno
+            return refuse(site, "SHD909", instead=f"told the epoch in one loop, but not in that of line {line}")
         sampler = _sampler(site, distributed)
         parts = [tell_in(site, loop, sampler) for loop in forgotten]
         found = next((part for part in parts if isinstance(part, Untold)), None)
@@ -66,6 +72,9 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
             return refuse(site, "SHD920", evidence=(module.evidence(call.call),))
     if _seeded_by_epoch(site, distributed):
         return "each epoch makes a sampler with a seed of its own"
+    settled = _own_untold(site, own)
+    if settled is not None:
+        return settled
     where = [u for a in distributed for u in site.sampler_flow(a).of("returned", "escape")]
     if not site.epoch_loops.loops and not site.epoch_loops.rebuilt:
         if is_read_once(site):
@@ -81,6 +90,52 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         refused = refuse(site, edits.code, instead=edits.why)
         return replace(refused, remedy=edits.remedy) if edits.remedy else refused
     return _change(site, distributed, edits)
+
+
+def _kept_in_order(arm: Arm) -> bool:
+    """Whether a sampler of the project's own is told not to shuffle."""
+    keywords = arm.node.keywords if isinstance(arm.node, ast.Call) else []
+    return any(k.arg == "shuffle" and is_false(k.value) for k in keywords)
+
+
+def _derives(site: Site, arm: Arm) -> bool:
+    """Whether a sampler is made of a class of the project that derives from DistributedSampler."""
+    classes = site.module.project_classes(arm.node.func) if isinstance(arm.node, ast.Call) else []
+    return bool(classes) and all(DISTRIBUTED_SAMPLER in site.module.bases(cls) for cls in classes)
+
+
+def _own_untold(site: Site, own: Sequence[Arm]) -> Finding | str | None:
+    """What becomes of samplers of the project's own that give each rank its share and that nobody tells the epoch; None
+    where they are told it as a DistributedSampler is."""
+    module = site.module
+    asking = [a for a in own if _asks_for_epoch(module, a) is not False]
+    for arm in asking:
+        if _asks_for_epoch(module, arm) is None:
+            why = f"{arm.label} gives each rank its share; nothing tells it the epoch, and whether it asks is not seen"
+            return refuse(site, "SHD909", instead=why, evidence=(module.evidence(arm.node),))
+        if not _derives(site, arm):
+            why = f"{arm.label} gives each rank its share, and nothing calls its set_epoch"
+            return refuse(site, "SHD909", instead=why, evidence=(module.evidence(arm.node),))
+    if own and not asking and not shuffling_arms(site):
+        return f"{own[0].label} gives each rank its share, in an order that no epoch is told to"
+    return None
+
+
+def _asks_for_epoch(module: Module, arm: Arm) -> bool | None:
+    """Whether the order of a sampler of the project's own goes by the epoch that it is told; None if that is not
+    seen."""
+    classes = module.project_classes(arm.node.func) if isinstance(arm.node, ast.Call) else []
+    if not classes:
+        return None
+    for cls in classes:
+        derives = DISTRIBUTED_SAMPLER in module.bases(cls)
+        if not derives and module.method(cls, "set_epoch") is None:
+            continue
+        draws = module.method(cls, "__iter__")
+        read = {last_name(n) for n in ast.walk(draws) if isinstance(n, (ast.Name, ast.Attribute))} if draws else set()
+        if (draws is None and derives) or read & {"epoch", "_epoch", "super"}:
+            return True
+    return False
 
 
 def _kept_as(site: Site) -> set[str]:
@@ -101,15 +156,15 @@ def _may_be_kept(module: Module, receiver: ast.expr, kept: set[str]) -> bool:
 
 def _sampler(site: Site, distributed: Sequence[Arm]) -> Sampler:
     """The sampler that a site has, as it is to be told."""
-    kinds = {a.kind for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner))}
+    every = (*site.arms, *(i for b in site.batch_arms for i in b.inner))
+    kinds = {"distributed" if a in distributed else a.kind for a in every}
     module, value = site.module, site.arguments.value("sampler")
-    func = next((a.node.func for a in distributed if isinstance(a.node, ast.Call)), None)
-    assert func is not None
+    func = next((a.node.func for a in distributed if a.kind == "distributed" and isinstance(a.node, ast.Call)), None)
     here = value is not None and module.home(value) is module and module.function(value) is module.function(site.call)
     return Sampler(
         variable=module.source.source(value) if here and isinstance(value, (ast.Name, ast.Attribute)) else "",
         guard="" if kinds == {"distributed"} else "none" if kinds <= {"distributed", "none"} else "kind",
-        class_name=module.source.source(func) if module.home(func) is module else "",
+        class_name=module.source.source(func) if func is not None and module.home(func) is module else "",
     )
 
 

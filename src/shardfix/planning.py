@@ -392,6 +392,8 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
         return "right", "the trainer's Accelerator shards it", []
     if site.kinds & {"distributed"}:
         return "right", "a DistributedSampler shards it", []
+    if site.own_shares:
+        return "right", f"{site.own_shares[0].label} gives each rank its share", []
     if site.arguments.opaque:
         return "refused", REFUSALS["SHD903"].title, [_refusal(site, "SHD903", site.arguments.opaque)]
     if site.role == "unknown":

@@ -52,7 +52,9 @@ HEAD = (
             'kw = {"sampler": RandomSampler(d)}\nDataLoader(d, **kw)\n', ["random"], id="in a dict of arguments"
         ),
         pytest.param("def f(s):\n    DataLoader(d, sampler=s)\n", ["parameter"], id="parameter"),
-        pytest.param("DataLoader(d, sampler=make(d))\n", ["custom"], id="a factory"),
+        pytest.param("DataLoader(d, sampler=make(d))\n", ["unknown"], id="a factory"),
+        pytest.param("DataLoader(d, sampler=Own(d))\n", ["custom"], id="a class that is not seen"),
+        pytest.param("DataLoader(d, sampler=make(d, rank, world_size))\n", ["custom"], id="told rank and size"),
         pytest.param("a, s = make(d)\nDataLoader(d, sampler=s)\n", ["unknown"], id="an item of a factory's result"),
         pytest.param("DataLoader(d, sampler=samplers[0])\n", ["unknown"], id="an item"),
         pytest.param("DataLoader(d, sampler=WeightedRandomSampler(w, 8))\n", ["weighted"], id="weighted"),

@@ -39,7 +39,7 @@ def test_sharded(text: str, expected: list[str]) -> None:
 
 def test_results_written_by_each_rank_are_a_consequence_of_the_order() -> None:
     (change,) = planned(SHUFFLED + LOOP + "out.write(b)\n").changes
-    assert "line 8 still writes each rank's own part only" in change.consequences
+    assert "line 8 still goes by the order of each rank's own part" in change.consequences
 
 
 def test_the_rest_that_drop_last_leaves_is_read_whole_by_each_rank() -> None:

@@ -821,6 +821,25 @@ CONSTRUCTION = (
 """,
     ),
     Idiom(
+        "C18",
+        "a WebDataset pipeline that splits by node, in torch's DataLoader",
+        everywhere("ddp right"),
+        """
+  import torch.distributed as dist
+  import webdataset as wds
+  from torch.utils.data import DataLoader
+
+
+  def main(shards, model):
+      dist.init_process_group("nccl")
+      dataset = wds.DataPipeline(wds.SimpleShardList(shards), wds.split_by_node, wds.tarfile_to_samples())
+      train_loader = DataLoader(dataset, batch_size=8)
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
         "C19",
         "a stream takes no sampler, and nobody splits this one",
         everywhere("ddp refused SHD711"),

@@ -91,6 +91,27 @@ ELSEWHERE = (
     ),
     Idiom(
         "W4",
+        "a Trainer's override: parameters in a dict, a DistributedSampler among them, prepared",
+        edited("accelerate", "SHD201"),
+        """
+  from torch.utils.data import DataLoader, IterableDataset
+- from torch.utils.data.distributed import DistributedSampler
+  from transformers import Trainer
+
+
+  class MyTrainer(Trainer):
+      def get_train_dataloader(self):
+          dataset = self.train_dataset
+          params = {"batch_size": self._train_batch_size, "collate_fn": self.data_collator}
+          if not isinstance(dataset, IterableDataset):
+-             params["sampler"] = DistributedSampler(dataset)
++             params["shuffle"] = True
+              params["drop_last"] = self.args.dataloader_drop_last
+          return self.accelerator.prepare(DataLoader(dataset, **params))
+""",
+    ),
+    Idiom(
+        "W4",
         "a Trainer's override: parameters in a dict, the trainer's own sampler, prepared",
         everywhere("accelerate right"),
         """

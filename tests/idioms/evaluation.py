@@ -293,6 +293,33 @@ EVALUATION = (
     ),
     Idiom(
         "V6",
+        "arrays are gathered, laid in turn and cut at the dataset's length",
+        edited("ddp", "SHD302"),
+        """
+  import torch
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
+
+
+  @torch.no_grad()
+  def main(val_set, model):
+      dist.init_process_group("nccl")
++     val_sampler = DistributedSampler(val_set, shuffle=False)
+-     val_loader = DataLoader(val_set, batch_size=8)
++     val_loader = DataLoader(val_set, batch_size=8, sampler=val_sampler)
+      preds = []
+      for images in val_loader:
+          preds.append(model(images))
+      mine = torch.cat(preds)
+      parts = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+      dist.all_gather(parts, mine)
+      everything = torch.stack(parts, dim=1).flatten(0, 1)[: len(val_set)]
+      print(everything.mean())
+""",
+    ),
+    Idiom(
+        "V6",
         "arrays are gathered, laid in turn by a transposed stack and cut at the dataset's length",
         edited("ddp", "SHD302"),
         """
@@ -337,6 +364,47 @@ EVALUATION = (
               for prediction in model(batch).argmax(1).tolist():
                   out.write(f"{prediction}\\n")
 """,
+    ),
+    Idiom(
+        "V7",
+        "examples are looked up by a running index",
+        everywhere("ddp refused SHD921"),
+        """
+  import torch
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader
+
+
+  @torch.no_grad()
+  def main(test_set, examples, model):
+      dist.init_process_group("nccl")
+      test_loader = DataLoader(test_set, batch_size=1)
+      results = {}
+      for i, batch in enumerate(test_loader):
+          results[examples[i].qas_id] = model(batch)
+      print(results)
+""",
+    ),
+    Idiom(
+        "V7",
+        "examples are looked up by a running index: --unsafe must not mix them up",
+        everywhere("ddp refused SHD921"),
+        """
+  import torch
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader
+
+
+  @torch.no_grad()
+  def main(test_set, examples, model):
+      dist.init_process_group("nccl")
+      test_loader = DataLoader(test_set, batch_size=1)
+      results = {}
+      for i, batch in enumerate(test_loader):
+          results[examples[i].qas_id] = model(batch)
+      print(results)
+""",
+        unsafe=True,
     ),
     Idiom(
         "V8",
@@ -388,6 +456,27 @@ EVALUATION = (
           evaluate(accelerator, val_set, model)
 """,
         sanitizer="changed",
+    ),
+    Idiom(
+        "V8",
+        "a sampler of its own name shards an evaluation that nothing reduces",
+        everywhere("ddp refused SHD503"),
+        """
+  import torch
+  import torch.distributed as dist
+  from elsewhere import OrderedDistributedSampler
+  from torch.utils.data import DataLoader
+
+
+  @torch.no_grad()
+  def main(val_set, model):
+      dist.init_process_group("nccl")
+      val_loader = DataLoader(val_set, sampler=OrderedDistributedSampler(val_set))
+      hits = 0
+      for x, y in val_loader:
+          hits += (model(x) == y).sum()
+      print(hits)
+""",
     ),
     Idiom(
         "V9",

@@ -762,6 +762,26 @@ SAMPLERS = (
     ),
     Idiom(
         "S13",
+        "Distributed or None beside shuffle=not distributed",
+        edited("accelerate", "SHD201"),
+        """
+  from accelerate import Accelerator
+  from torch.utils.data import DataLoader
+- from torch.utils.data.distributed import DistributedSampler
+
+
+  def main(args, train_set, model):
+      accelerator = Accelerator()
+-     sampler = DistributedSampler(train_set) if args.distributed else None
+-     train_loader = DataLoader(train_set, shuffle=not args.distributed, sampler=sampler)
++     train_loader = DataLoader(train_set, shuffle=True)
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "S13",
         "a shuffle variable set in the branches, raw DDP: only the epoch is missing",
         edited("ddp", "SHD401"),
         """
@@ -932,6 +952,64 @@ SAMPLERS = (
     ),
     Idiom(
         "S16",
+        "a distributed sampler of the project's own, prepared: sharded twice",
+        everywhere("accelerate refused SHD702"),
+        """
+  import torch.distributed as dist
+  from accelerate import Accelerator
+  from torch.utils.data import DataLoader, Sampler
+
+
+  class RepeatAugSampler(Sampler):
+      def __init__(self, dataset):
+          self.dataset = dataset
+          self.rank, self.num_replicas = dist.get_rank(), dist.get_world_size()
+
+      def __iter__(self):
+          return iter(range(self.rank, len(self.dataset), self.num_replicas))
+
+
+  def main(train_set, model):
+      accelerator = Accelerator()
+      train_loader = DataLoader(train_set, sampler=RepeatAugSampler(train_set))
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "S16",
+        "a distributed sampler of the project's own, raw DDP, told",
+        everywhere("ddp right"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, Sampler
+
+
+  class RepeatAugSampler(Sampler):
+      def __init__(self, dataset):
+          self.dataset, self.epoch = dataset, 0
+          self.rank, self.num_replicas = dist.get_rank(), dist.get_world_size()
+
+      def __iter__(self):
+          return iter(range(self.rank, len(self.dataset), self.num_replicas))
+
+      def set_epoch(self, epoch):
+          self.epoch = epoch
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = RepeatAugSampler(train_set)
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
+          sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
         "a sampler that derives from DistributedSampler, prepared: sharded twice",
         everywhere("accelerate refused SHD702"),
         """
@@ -950,6 +1028,210 @@ SAMPLERS = (
       model, train_loader = accelerator.prepare(model, train_loader)
       for batch in train_loader:
           accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "S16",
+        "a sampler that derives from DistributedSampler, raw DDP, told",
+        everywhere("ddp right"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  class OrderedSampler(DistributedSampler):
+      def __iter__(self):
+          return iter(range(self.rank, len(self.dataset), self.num_replicas))
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = OrderedSampler(train_set)
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
+          sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a sampler from elsewhere that is told rank and size, raw DDP: it shards",
+        everywhere("ddp right"),
+        """
+  import torch.distributed as dist
+  from elsewhere import RASampler
+  from torch.utils.data import DataLoader
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = RASampler(train_set, num_replicas=dist.get_world_size(), rank=dist.get_rank(), shuffle=True)
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
+          sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a sampler that derives from DistributedSampler and is not told the epoch is told it alike",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  class MySampler(DistributedSampler):
+      def __len__(self):
+          return super().__len__()
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = MySampler(train_set)
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
++         sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a copy of DistributedSampler that nothing tells the epoch",
+        everywhere("ddp refused SHD909"),
+        """
+  import torch
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, Sampler
+
+
+  class RASampler(Sampler):
+      def __init__(self, dataset, num_replicas=None, rank=None):
+          self.dataset, self.epoch = dataset, 0
+          self.rank, self.num_replicas = rank or dist.get_rank(), num_replicas or dist.get_world_size()
+
+      def __iter__(self):
+          g = torch.Generator()
+          g.manual_seed(self.epoch)
+          indices = torch.randperm(len(self.dataset), generator=g).tolist()
+          return iter(indices[self.rank :: self.num_replicas])
+
+      def set_epoch(self, epoch):
+          self.epoch = epoch
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = RASampler(train_set)
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a sampler that cuts an order which each rank draws for itself",
+        everywhere("ddp refused SHD701"),
+        """
+  import random
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, Sampler
+
+
+  class RASampler(Sampler):
+      def __init__(self, dataset):
+          self.dataset = dataset
+
+      def __iter__(self):
+          indices = list(range(len(self.dataset)))
+          random.shuffle(indices)
+          return iter(indices[dist.get_rank() :: dist.get_world_size()])
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      train_loader = DataLoader(train_set, sampler=RASampler(train_set))
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a sampler that asks for the rank but gives every rank everything",
+        everywhere("ddp refused SHD915"),
+        """
+  import random
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, Sampler
+
+
+  class RASampler(Sampler):
+      def __init__(self, dataset):
+          self.dataset = dataset
+          print("rank", dist.get_rank(), "of", dist.get_world_size())
+          self.rng = random.Random(dist.get_rank())
+
+      def __iter__(self):
+          indices = list(range(len(self.dataset)))
+          self.rng.shuffle(indices)
+          return iter(indices)
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      train_loader = DataLoader(train_set, sampler=RASampler(train_set))
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a sampler from elsewhere that is told rank and size but not the epoch",
+        everywhere("ddp refused SHD909"),
+        """
+  import torch.distributed as dist
+  from elsewhere import RASampler
+  from torch.utils.data import DataLoader
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      sampler = RASampler(train_set, num_replicas=dist.get_world_size(), rank=dist.get_rank(), shuffle=True)
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a sampler that derives from DistributedSampler where distributed, else a RandomSampler",
+        edited("ddp", "SHD401"),
+        """
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
+
+
+  class MySampler(DistributedSampler):
+      pass
+
+
+  def main(args, train_set, model):
+      if args.distributed:
+          dist.init_process_group("nccl")
+      sampler = MySampler(train_set) if args.distributed else RandomSampler(train_set)
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
++         if isinstance(sampler, DistributedSampler):
++             sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
 """,
     ),
     Idiom(
@@ -1084,6 +1366,45 @@ SAMPLERS = (
 +         train_sampler.set_epoch(epoch)
           for batch in train_loader:
               model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S19",
+        "a subset sampler over every world-size-th index: sharded by hand",
+        everywhere("ddp refused SHD917"),
+        """
+  import numpy as np
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader, SubsetRandomSampler
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      mine = np.arange(dist.get_rank(), len(train_set), dist.get_world_size())
+      sampler = SubsetRandomSampler(mine)
+      train_loader = DataLoader(train_set, sampler=sampler, batch_size=8)
+      for epoch in range(3):
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S19",
+        "a subset sampler over every world-size-th index, prepared: split a second time",
+        everywhere("accelerate refused SHD715"),
+        """
+  from accelerate import Accelerator
+  from torch.utils.data import DataLoader, SubsetRandomSampler
+
+
+  def main(train_set, model):
+      accelerator = Accelerator()
+      mine = range(accelerator.process_index, len(train_set), accelerator.num_processes)
+      sampler = SubsetRandomSampler(mine)
+      train_loader = DataLoader(train_set, sampler=sampler, batch_size=8)
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
 """,
     ),
     Idiom(
@@ -1292,6 +1613,27 @@ SAMPLERS = (
     ),
     Idiom(
         "S24",
+        "a parameter that each caller fills alike, prepared: told, since the callers are others' too",
+        everywhere("accelerate refused SHD201"),
+        """
+  from accelerate import Accelerator
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def make_loader(ds, sampler=None):
+      return DataLoader(ds, sampler=sampler, batch_size=4)
+
+
+  def main(train_set, model):
+      accelerator = Accelerator()
+      train_loader = make_loader(train_set, DistributedSampler(train_set))
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "S24",
         "a parameter that the callers fill differently",
         everywhere("accelerate refused SHD902"),
         """
@@ -1332,6 +1674,24 @@ SAMPLERS = (
       train_loader = make_loader(train_set, DistributedSampler(train_set))
       for epoch in range(3):
 +         train_loader.sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S24",
+        "a factory's result whose code is not in the project",
+        everywhere("ddp refused SHD902"),
+        """
+  import torch.distributed as dist
+  from elsewhere import make_sampler
+  from torch.utils.data import DataLoader
+
+
+  def main(train_set, model):
+      dist.init_process_group("nccl")
+      train_loader = DataLoader(train_set, sampler=make_sampler(train_set), batch_size=4)
+      for epoch in range(3):
           for batch in train_loader:
               model(batch).backward()
 """,

@@ -1,4 +1,4 @@
-"""What a dataset is made of: whether its samples depend on the rank already, and whether it is a stream."""
+"""What a dataset or a sampler is made of: whether it depends on the rank already, and whether it is a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import chain
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.flow import last_name
 from shardfix.analysis.module import Module
-from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test, is_rank
+from shardfix.analysis.processes import distributed_test, is_main_test, is_not_main_test, is_rank, is_world_size
 
 _CALLS = 4  # how many calls a value is followed into or out of
 _LIMIT = 3000  # nodes that are followed; a dataset of more is judged by these
@@ -45,14 +45,54 @@ def rank_in(module: Module, dataset: ast.expr) -> tuple[Module, ast.AST] | None:
     Followed are the names it reads, what called functions return, the methods of dataset classes, and, where it is a
     parameter, what the callers pass.
     """
-    for step in _made_of(module, dataset):
-        if isinstance(step.node, ast.Call) and _SPLITTERS.search(step.module.source.source(step.node)):
-            return step.module, step.node
-        if isinstance(step.node, ast.expr) and is_rank(step.node) and not _counted(step.module, step.node):
-            return step.module, step.node
-        if isinstance(step.node, ast.IfExp) and (is_main_test(step.node.test) or is_not_main_test(step.node.test)):
-            return step.module, step.node.test
-    return None
+    return next(_ranks(_made_of(module, dataset)), None)
+
+
+def cut_in(module: Module, dataset: ast.expr) -> tuple[Module, ast.AST] | None:
+    """The expression by which a dataset, or the indices of a sampler, are surely cut by rank; None if none is seen."""
+    return next((found for found in _ranks(_made_of(module, dataset)) if is_cut(*found)), None)
+
+
+def class_cuts(module: Module, cls: ast.ClassDef) -> tuple[Module, ast.AST] | None:
+    """The expression by which a sampler of the project takes its rank's share by itself, whatever it is made with."""
+    methods = [m for name in _METHODS if (m := module.method(cls, name)) is not None]
+    if not any(isinstance(n, ast.expr) and is_world_size(n) for m in methods for n in ast.walk(m)):
+        return None
+    steps = (s for m in methods for s in _walk(_Step(module.home(m), m, 1, True), _onward))
+    return next((found for found in _ranks(steps) if is_cut(*found)), None)
+
+
+def _ranks(steps: Iterable[_Step]) -> Iterator[tuple[Module, ast.AST]]:
+    for step in steps:
+        if _splits(step) or (
+            isinstance(step.node, ast.expr) and is_rank(step.node) and not _counted(step.module, step.node)
+        ):
+            yield step.module, step.node
+        elif isinstance(step.node, ast.IfExp) and (is_main_test(step.node.test) or is_not_main_test(step.node.test)):
+            yield step.module, step.node.test
+
+
+def _splits(step: _Step) -> bool:
+    return isinstance(step.node, ast.Call) and _SPLITTERS.search(step.module.source.source(step.node)) is not None
+
+
+def is_cut(module: Module, node: ast.AST) -> bool:
+    """Whether a rank surely cuts: an index or step by it, ``i % world == rank``, a split that is told rank and size."""
+    if isinstance(node, ast.Call) and not (isinstance(node, ast.expr) and is_rank(node)):
+        return True
+    inner = node
+    for outer in module.around(node):
+        if isinstance(outer, ast.stmt):
+            return False
+        told = [n for n in ast.walk(outer) if isinstance(n, ast.expr)]
+        if isinstance(outer, ast.Subscript) and inner is outer.slice:
+            return True
+        if isinstance(outer, ast.Compare) and any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in told):
+            return True
+        if isinstance(outer, ast.Call) and any(is_world_size(n) for n in told):
+            return True
+        inner = outer
+    return False
 
 
 def _counted(module: Module, node: ast.expr) -> bool:
@@ -72,12 +112,16 @@ def means_rank(module: Module, node: ast.expr) -> bool:
 
 def _made_of(module: Module, dataset: ast.expr) -> Iterator[_Step]:
     """Every node that a dataset's value is made of, nearest first."""
-    return _walk(module, dataset, lambda step: chain(_children(step), _behind(step)))
+    return _walk(_Step(module, dataset, 0, False), _onward)
 
 
-def _walk(module: Module, dataset: ast.expr, onward: Callable[[_Step], Iterable[_Step]]) -> Iterator[_Step]:
-    """A dataset's expression and what ``onward`` leads to from it, each once, nearest first; bounded."""
-    queue = deque([_Step(module, dataset, 0, False)])
+def _onward(step: _Step) -> Iterator[_Step]:
+    return chain(_children(step), _behind(step))
+
+
+def _walk(start: _Step, onward: Callable[[_Step], Iterable[_Step]]) -> Iterator[_Step]:
+    """A node and what ``onward`` leads to from it, each once, nearest first; bounded."""
+    queue = deque([start])
     seen: set[ast.AST] = set()
     while queue and len(seen) < _LIMIT:
         step = queue.popleft()
@@ -179,7 +223,7 @@ def is_stream(module: Module, dataset: ast.expr) -> bool:
     ``streaming=True``, a WebDataset or an iterable data pipe; through names, factories and parameters."""
     return any(
         isinstance(step.node, ast.Call) and _streams(step.module, step.node)
-        for step in _walk(module, dataset, _stream_sources)
+        for step in _walk(_Step(module, dataset, 0, False), _stream_sources)
     )
 
 

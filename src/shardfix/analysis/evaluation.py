@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardfix.analysis.accumulation import arguments_of, mentions
+from shardfix.analysis.epochs import is_enumerated
 from shardfix.analysis.exactness import exact
 from shardfix.analysis.flow import Flow, Use, last_name
 from shardfix.analysis.learning import evaluates
@@ -53,7 +54,7 @@ class Evaluation:
         guard: the condition because of which only one rank evaluates.
         reduction: a call that combines results across ranks.
         exact: why padding can't reach the metric of any of the loops.
-        positional: a write of results in the loader's order.
+        positional: where results are written in the loader's order, or matched with something by it.
         functions: the functions (or the module) that hold the loops.
         gathers: a gather through an Accelerator.
         sometimes: such a condition on one path, where another path has none.
@@ -217,12 +218,37 @@ def _gathered(module: Module, function: ast.AST) -> Evidence | None:
 
 
 def _positional(module: Module, loop: ast.AST) -> Evidence | None:
-    """A write of results in the order in which the loader gives them: to a file, or by a running position."""
+    """What goes by the order in which the loader gives results: they are written to a file, or matched with something
+    else by a running number."""
     body: list[ast.stmt] = getattr(loop, "body", [])
     for node in _calls_in(body if isinstance(body, list) else []):
         if last_name(node.func) in ("write", "writerow", "writelines", "save_image"):
             return module.evidence(node)
-    return None
+    inside = [n for s in (body if isinstance(body, list) else []) for n in ast.walk(s)]
+    numbered = (n for n in inside if isinstance(n, ast.Subscript) and _by_number(module, n, loop))
+    first = next(numbered, None)
+    return module.evidence(first) if first is not None else None
+
+
+def _by_number(module: Module, node: ast.Subscript, loop: ast.AST) -> bool:
+    """``examples[i]``, where the loop counts its batches or samples by ``i`` and does not bind ``examples``."""
+    inside = set(ast.walk(loop))
+    names = [n for n in ast.walk(node.value) if isinstance(n, (ast.Name, ast.Attribute))]
+    if any(d.statement in inside for n in names for d in module.bindings.reaching(n)):
+        return False
+    return any(_counts(module, n, loop, inside) for n in ast.walk(node.slice))
+
+
+def _counts(module: Module, node: ast.AST, loop: ast.AST, inside: set[ast.AST]) -> bool:
+    if not isinstance(node, ast.Name):
+        return False
+    for d in module.bindings.reaching(node):
+        if d.kind == "loop" and d.statement is loop and d.index == 0 and d.value is not None:
+            if is_enumerated(module, d.value):
+                return True
+        elif d.kind == "augmented" and d.statement in inside:
+            return True
+    return False
 
 
 __all__ = ["Evaluation", "evaluates", "evaluation", "find_reduction", "gathers_itself", "is_reduction"]

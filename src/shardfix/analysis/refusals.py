@@ -183,10 +183,10 @@ _ALL = (
     ),
     Refusal(
         "SHD921",
-        "results written in order",
-        "A place for each result: they are written in the loader's order, and sharded, each rank would write its own "
-        "part.",
-        "write results by sample index, on one rank, after gathering",
+        "results go by the loader's order",
+        "A place for each result: they are written in the loader's order, or matched with something by a running "
+        "number. Sharded, each rank would number and write its own part.",
+        "write and match results by the sample's own index, on one rank, after gathering",
     ),
     Refusal(
         "SHD922",

@@ -11,10 +11,14 @@ from typing import Literal
 from shardfix.analysis.arguments import Arguments
 from shardfix.analysis.bindings import Definition, parameters
 from shardfix.analysis.calling import argument_of, default_of, only_called
+from shardfix.analysis.datasets import class_cuts
+from shardfix.analysis.flow import last_name
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS
+from shardfix.analysis.processes import is_rank, is_world_size
 
 _DATASETS = ("dataset", "data_source")
+_TRAINER_SAMPLERS = ("_get_train_sampler", "_get_eval_sampler")
 _DEPTH = 8  # how many steps a sampler is followed back
 _DISTRIBUTED = re.compile(r"Distributed\w*Sampler$")
 
@@ -38,7 +42,8 @@ class Arm:
 
     ``definitions`` are the assignments it came through, the one nearest to the loader first; ``test`` is the condition
     of the conditional expression it stands in, and ``when`` the outcome of the test that chooses it. ``rank_aware``: it
-    takes its rank's part though its kind is not ``distributed``, as a subclass of DistributedSampler does. ``given``:
+    takes its rank's part though its kind is not ``distributed``, as a subclass of DistributedSampler does, what is made
+    with rank and size, and a class that cuts by rank itself. ``given``:
     the call that hands it to the function which builds the loader, where it comes by a parameter. ``made``: what a
     function of the project returns, where which of it this is depends on what the function is given.
     """
@@ -189,15 +194,30 @@ def _call(module: Module, node: ast.Call, depth: int, via: tuple[Definition, ...
     if factories:
         return _made_by(module, node, factories, depth, via)
     label = module.source.source(node.func).rsplit(".", 1)[-1]
-    return (Arm("custom", node, label, definitions=via, rank_aware=_rank_aware(module, node)),)
+    aware = _rank_aware(module, node)
+    seen: ArmKind = "custom" if aware or _names_a_class(module, node.func) else "unknown"
+    return (Arm(seen, node, label, definitions=via, rank_aware=aware),)
+
+
+def _names_a_class(module: Module, func: ast.expr) -> bool:
+    """Whether what is called is a class, by its definition or, where that is not seen, by how its name is written; what
+    transformers' Trainer gives for its hooks is known too: it shards nothing."""
+    name = last_name(func)
+    return bool(module.project_classes(func)) or name.lstrip("_")[:1].isupper() or name in _TRAINER_SAMPLERS
 
 
 def _rank_aware(module: Module, node: ast.Call) -> bool:
-    """Whether a call makes an instance of a class that derives from DistributedSampler, copies it, or is named so."""
+    """Whether a call makes a sampler that takes its rank's part: it is told rank and size, or its class derives from
+    DistributedSampler, copies it, is named so, or cuts by rank itself."""
     classes = module.project_classes(node.func)
     if any(DISTRIBUTED_SAMPLER in module.bases(cls) or _takes_rank(module, cls) for cls in classes):
         return True
-    return not classes and any(_DISTRIBUTED.search(name) for name in module.callee(node))
+    arguments = [*node.args, *(k.value for k in node.keywords)]
+    if any(is_rank(a) for a in arguments) and any(is_world_size(a) for a in arguments):
+        return True
+    if classes:
+        return any(class_cuts(module, cls) is not None for cls in classes)
+    return any(_DISTRIBUTED.search(name) for name in module.callee(node))
 
 
 def _takes_rank(module: Module, cls: ast.ClassDef) -> bool:

@@ -107,6 +107,12 @@ class Site:
             return ""
         return self.arguments.opaque
 
+    @cached_property
+    def own_shares(self) -> tuple[Arm, ...]:
+        """The samplers of the project's or a library's own that give each rank its share."""
+        found = (*self.arms, *(i for b in self.batch_arms for i in b.inner or (b,)))
+        return tuple(a for a in found if a.kind == "custom" and a.rank_aware)
+
     @property
     def kinds(self) -> set[str]:
         """The kinds of the sampler's arms."""
