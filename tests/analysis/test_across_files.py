@@ -237,7 +237,8 @@ def test_what_prepare_returns_takes_the_loaders_place(text: str) -> None:
             id="a named tuple, by position",
         ),
         pytest.param(
-            "from types import SimpleNamespace as Space\ndef make(d):\n    return Space(train=DataLoader(d), val=other)\n",
+            "from types import SimpleNamespace\n"
+            "def make(d):\n    return SimpleNamespace(train=DataLoader(d), val=other)\n",
             "loaders = make(d)\nfor batch in loaders.train:\n    pass\n",
             id="a namespace",
         ),
