@@ -12,6 +12,7 @@ from shardfix.analysis.libraries import LIBRARIES
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
 from shardfix.analysis.module import Module
 from shardfix.analysis.processes import main_process_guard
+from shardfix.analysis.programs import is_test
 from shardfix.analysis.project import Project
 from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.regimes import ProgramRegimes, program_regimes
@@ -30,12 +31,6 @@ _MILD = frozenset({"SHD707", "SHD708", "SHD713"})
 
 
 _REASON_TEST = "a test may need its loader just as it is"
-
-
-def is_test(path: str) -> bool:
-    """Whether a file belongs to a test suite, by its name or folder."""
-    *folders, name = path.split("/")
-    return name.startswith("test_") or name.endswith("_test.py") or bool({"tests", "test", "testing"} & set(folders))
 
 
 @dataclass(frozen=True)
