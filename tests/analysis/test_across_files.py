@@ -255,3 +255,56 @@ def test_a_loader_kept_under_a_name_is_read_by_that_name(data: str, loop: str) -
     assert len(read(files, "data.py")) == 1
     files["train.py"] = files["train.py"].replace("train", "val")
     assert read(files, "data.py") == ([] if "train" in loop else ["train.py:3"])
+
+
+def prepared(files: dict[str, str]) -> list[bool]:
+    """Whether the loops over the loader of data.py read what prepare() returned."""
+    found = site(files, "data.py")
+    return sorted({u.prepared is not None for u in found.flow.of("iterate")})
+
+
+BASE = (
+    TORCH + "class Base:\n    def __init__(self, d):\n        self.loader = DataLoader(d)\n        self.setup()\n"
+    "    def setup(self):\n        pass\n    def fit(self):\n        for b in self.loader:\n            pass\n"
+)
+FULL = (
+    "from accelerate import Accelerator\nfrom data import Base\n"
+    "class Full(Base):\n    def setup(self):\n        self.loader = Accelerator().prepare(self.loader)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("use", "found"),
+    [
+        pytest.param("Full(d).fit()\n", [True], id="the class that prepares it is the one that is made"),
+        pytest.param(
+            "Full(d).fit()\nclass Plain(Base):\n    pass\nPlain(d).fit()\n", [False, True], id="another is, too"
+        ),
+        pytest.param("Full(d).fit()\nBase(d).fit()\n", [False, True], id="so is the base"),
+    ],
+)
+def test_a_derived_class_prepares_for_its_own_instances(use: str, found: list[bool]) -> None:
+    assert prepared({"data.py": BASE, "train.py": FULL + use}) == found
+
+
+def test_a_helper_that_prepares_whatever_it_is_given() -> None:
+    files = {
+        "utils.py": "def prepare_all(accelerator, *objects):\n    return accelerator.prepare(*objects)\n",
+        "data.py": TORCH + ACCELERATOR + "from utils import prepare_all\n"
+        "model, loader = prepare_all(accelerator, m, DataLoader(d))\n"
+        "for b in model:\n    pass\nfor b in loader:\n    pass\n",
+    }
+    assert read(files, "data.py") == ["data.py:8"]
+    assert prepared(files) == [True]
+
+
+def test_the_fields_of_an_object_are_prepared_in_place() -> None:
+    files = {
+        "bundle.py": "from dataclasses import dataclass\n"
+        "@dataclass\nclass Bundle:\n    train: object\n    val: object\n",
+        "data.py": TORCH + ACCELERATOR + "from bundle import Bundle\nfrom loop import run\n"
+        "bundle = Bundle(DataLoader(d), x)\n"
+        "model, bundle.train, bundle.val = accelerator.prepare(m, bundle.train, bundle.val)\nrun(bundle)\n",
+        "loop.py": "from bundle import Bundle\ndef run(bundle: Bundle):\n    for b in bundle.train:\n        pass\n",
+    }
+    assert prepared(files) == [True]

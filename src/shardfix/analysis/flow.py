@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shardfix.analysis.accelerators import is_accelerator, is_prepare, is_trainer_hook
+from shardfix.analysis.calling import Function, derived_classes
 from shardfix.analysis.decorators import gives_its_result
 from shardfix.analysis.module import Module, attribute_key
 from shardfix.analysis.objects import (
+    constructed_somewhere,
     crowded,
     family,
     field_of,
@@ -252,6 +254,17 @@ class _Walker:
     def starred(self, s: _State, starred: ast.Starred) -> None:
         outer = self.module.parents[starred]
         if isinstance(outer, ast.Call) and s.access:
+            place = s.access[0]
+            if (
+                isinstance(place, int)
+                and place >= 0
+                and is_prepare(self.module.home(outer), outer, self.prepare_functions)
+            ):
+                before = outer.args.index(starred)
+                if not any(isinstance(a, ast.Starred) for a in outer.args[:before]):
+                    self.use("prepare", outer, s.held(s.access[1:]))
+                    self.push(replace(s.at(outer, (before + place, *s.access[1:])), prepared=outer))
+                    return
             self.argument(s.held(s.access[1:]), outer, starred)
         elif isinstance(outer, (ast.Tuple, ast.List)):
             self.push(s.at(outer, (ANY, *s.access[1:])))
@@ -302,10 +315,10 @@ class _Walker:
         cls = m.class_of(target)
         if isinstance(target.value, ast.Name) and target.value.id == "self" and cls is not None:
             if self.stands(target):
-                prepares = [] if s.prepared is not None else self.prepared_later(cls, target)
+                prepares = self.prepared_later(s, cls, target.attr, target)
                 for load in self_loads(m, cls, target.attr):
                     # A definition in the load's own method decides, and what prepare() returns replaces the value.
-                    if not m.bindings.reaching(load) and (not prepares or m.parents[load] in prepares):
+                    if not m.bindings.reaching(load) and self.still_raw(load, prepares):
                         self.push(s.at(load))
             for load in self.loads(cls, target.attr, others=True):
                 if not self.replaced_before(load):
@@ -313,8 +326,9 @@ class _Walker:
             return
         made = m.instances(target.value)
         for cls in made:
+            prepares = self.prepared_later(s, cls, target.attr, target)
             for load in self.loads(cls, target.attr):
-                if not m.bindings.reaching(load):
+                if not m.bindings.reaching(load) and self.still_raw(load, prepares):
                     self.push(s.at(load))
         if not made and attribute_key(target) is None:
             self.use("escape", target, s)
@@ -335,22 +349,42 @@ class _Walker:
         standing = m.bindings.exit_of(method).get(key, frozenset())
         return not standing or any(d in standing for d in m.bindings.definitions_at(target, key))
 
-    def prepared_later(self, cls: ast.ClassDef, target: ast.Attribute) -> list[ast.AST]:
-        """The calls in other methods that prepare ``self.x`` and put what they return in its place."""
+    def prepared_later(
+        self, s: _State, cls: ast.ClassDef, attribute: str, target: ast.Attribute | None = None
+    ) -> list[ast.AST]:
+        """The calls that prepare an attribute of a class's instances and put what they return in its place.
+
+        None where a class that is made does not inherit any of them: on its instances the raw value stays.
+        """
         m = self.module
-        mine = m.bindings.definitions_at(target, f"self.{target.attr}")
-        calls = [
-            d.value
-            for member in family(m, cls)
-            for d in m.attribute_values(member, target.attr)
-            if d not in mine and isinstance(d.value, ast.Call) and m.function(d.node) is not None
-        ]
-        return [
-            call
-            for call in calls
-            if is_prepare(m.home(call), call, self.prepare_functions)
-            and any(isinstance(a, ast.Attribute) and a.attr == target.attr for a in call.args)
-        ]
+        if s.prepared is not None:
+            return []
+        mine = m.bindings.definitions_at(target, attribute_key(target) or "") if target is not None else frozenset()
+        found: dict[ast.AST, ast.ClassDef] = {}
+        for member in family(m, cls):
+            for d in m.attribute_values(member, attribute):
+                if d not in mine and m.function(d.node) is not None and self.prepares(d.value, attribute):
+                    found[d.value] = member  # type: ignore[index]
+        for d in m.project.stores_named(attribute) if m.project is not None else ():
+            if d not in mine and isinstance(d.node, ast.Attribute) and self.prepares(d.value, attribute):
+                if cls in m.instances(d.node.value):
+                    found[d.value] = cls  # type: ignore[index]
+        made = [c for c in (cls, *derived_classes(m, cls)) if constructed_somewhere(m, c)]
+        if any(found.values()) and not all(set(found.values()) & set(m.lineage(c)) for c in made):
+            return []
+        return list(found)
+
+    def prepares(self, value: ast.expr | None, attribute: str) -> bool:
+        """Whether a value is what prepare() makes of an attribute of this name."""
+        if not isinstance(value, ast.Call) or not is_prepare(self.module.home(value), value, self.prepare_functions):
+            return False
+        return any(isinstance(a, ast.Attribute) and a.attr == attribute for a in value.args)
+
+    def still_raw(self, load: ast.expr, prepares: list[ast.AST]) -> bool:
+        """Whether a load gets the raw value, where calls prepare it: it is their argument, or stands before one."""
+        m = self.module
+        before = [p for p in prepares if m.function(p) is m.function(load) and load.lineno < getattr(p, "lineno", 0)]
+        return not prepares or m.parents[load] in prepares or bool(before)
 
     def replaced_before(self, load: ast.Attribute) -> bool:
         """Whether an attribute is assigned anew on every path to a load."""
@@ -443,27 +477,43 @@ class _Walker:
         """Follow a value into the functions that a call of the project runs; False where one of them is not seen."""
         m = self.module
         functions = m.called_functions(call)
-        parameters = [(f, m.parameter_of(f, call, argument)) for f in functions]
+        parameters = [(f, *self.bound(f, call, argument)) for f in functions]
         if not functions:
             fields = [(c, field_of(m, c, call, argument)) for c in m.project_classes(call.func)]
             for cls, name in fields:
+                prepares = self.prepared_later(s, cls, name)
                 for load in self.loads(cls, name) if name else ():
-                    self.push(s.at(load))
+                    if self.still_raw(load, prepares):
+                        self.push(s.at(load))
             if fields and s.access == ():
                 self.use("handed", call, s)
             if not fields and self.named(s, call, argument):
                 return True
             return bool(fields) and all(name for _, name in fields)
         calls = s.calls if call in s.calls else (*s.calls, call)
-        for _, parameter in parameters:
+        for _, parameter, access in parameters:
             if parameter is None:
                 continue
             for d in m.bindings.definitions_at(parameter, parameter.arg):
                 for reader in m.bindings.readers(d):
-                    self.push(replace(s.at(reader), calls=calls))
+                    self.push(replace(s.at(reader, (*access, *s.access)), calls=calls))
         if s.access == ():
             self.use("handed", call, s)
-        return all(parameter is not None for _, parameter in parameters)
+        return all(parameter is not None for _, parameter, _ in parameters)
+
+    def bound(
+        self, function: Function, call: ast.Call, argument: ast.AST
+    ) -> tuple[ast.arg | None, tuple[Selector, ...]]:
+        """The parameter that an argument binds to, and its place in it where that is ``*objects``."""
+        m = self.module
+        parameter = m.parameter_of(function, call, argument)
+        variable = function.args.vararg
+        if parameter is not None or variable is None or argument not in call.args:
+            return parameter, ()
+        before = call.args[: call.args.index(argument)]
+        if any(isinstance(a, ast.Starred) for a in (*before, argument)):
+            return None, ()
+        return variable, (sum(m.parameter_of(function, call, a) is None for a in before),)
 
     def named(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
         """A value put into a named tuple or a namespace is got at by position and by its field's name."""

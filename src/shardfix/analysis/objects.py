@@ -47,6 +47,12 @@ def instance_loads(module: Module, cls: ast.ClassDef, attribute: str) -> list[as
     return [n for n in others if not relatives.isdisjoint(module.instances(n.value))]
 
 
+def constructed_somewhere(module: Module, cls: ast.ClassDef) -> bool:
+    """Whether a call in the project makes an instance of just this class."""
+    named = module.project.calls_named({cls.name}) if module.project is not None else module.calls
+    return any(cls in module.home(c).project_classes(c.func) for c in named)
+
+
 def imported_loads(module: Module, d: Definition) -> list[ast.expr]:
     """The loads, in other files, of a variable that a module binds at its top level."""
     own = module.home(d.scope)

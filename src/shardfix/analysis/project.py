@@ -31,6 +31,7 @@ class Project:
     _calls: dict[str, list[ast.Call]] | None = None
     _renamed: dict[str, set[str]] = field(default_factory=dict)
     _loads: dict[str, list[ast.Attribute]] | None = None
+    _stores: dict[str, list[Definition]] | None = None
     _imported: dict[str, list[Definition]] | None = None
     _derived: dict[ast.ClassDef, list[ast.ClassDef]] | None = None
     _resolved: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
@@ -137,6 +138,16 @@ class Project:
                 for name, loads in module.attribute_loads.items():
                     self._loads.setdefault(name, []).extend(loads)
         return self._loads.get(attribute, [])
+
+    def stores_named(self, attribute: str) -> list[Definition]:
+        """The assignments to an attribute of a plain name (``bundle.train = ..``), in every module."""
+        if self._stores is None:
+            self._stores = {}
+            for module in self.modules.values():
+                for d in module.bindings.definitions:
+                    if "." in d.key and not d.key.startswith("self."):
+                        self._stores.setdefault(d.key.rpartition(".")[2], []).append(d)
+        return self._stores.get(attribute, [])
 
     def imported_as(self, qualified: str) -> list[Definition]:
         """The imports, in every module, of a top-level name."""

@@ -98,7 +98,7 @@ def uses(module: Module) -> list[Regime]:
         callee = module.callee(call)
         owner: Owner | None = None
         what: Literal["init", "wrap", "sampler", "other"] = "other"
-        if ACCELERATOR in callee:
+        if ACCELERATOR in callee or _derives(module, call, ACCELERATOR):
             owner = "accelerate"
         elif INIT_PROCESS_GROUP in callee:
             owner, what = ("xla", "other") if _over_xla(call) else ("ddp", "init")
@@ -166,6 +166,14 @@ def _guarded(module: Module, node: ast.AST) -> bool:
                 return True
         inner = outer
     return False
+
+
+def _derives(module: Module, call: ast.Call, base: str) -> bool:
+    """Whether a call makes an instance of a class of the project that derives from a library's."""
+    named = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if not named.lstrip("_")[:1].isupper():
+        return False
+    return any(base in module.bases(cls) for cls in module.project_classes(call.func))
 
 
 def _of_a_distributed_sampler(module: Module, call: ast.Call, callee: frozenset[str]) -> bool:
