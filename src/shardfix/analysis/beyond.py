@@ -61,6 +61,7 @@ def beyond(
     wanted: set[str] = set()
     functions: dict[ast.AST, Module] = {}
     variables: set[tuple[str, str]] = set()
+    read: dict[ast.AST, Module] = {}  # what holds a loop over a loader
     for module in dict.fromkeys(m for m, _ in made):
         for cls in module.classes:
             wanted |= _bases(module, cls, project.modules, by_name)
@@ -76,11 +77,11 @@ def beyond(
                 outer = module.function(place)
                 if outer is not None:
                     functions[outer] = module.home(outer)
-            for use in flow.of("iterate"):
-                loop = module.home(use.node)
-                for inner in _helpers(loop, use.node):
-                    for name in loop.callee(inner):
-                        wanted |= set(_chain(name, loop, project.modules, by_name))
+            read |= {_around(module, u.node): module.home(u.node) for u in flow.of("iterate")}
+    for place, own in read.items():
+        for inner in _helpers(place):
+            for name in own.callee(inner):
+                wanted |= set(_chain(name, own, project.modules, by_name))
     callers = frozenset(_callers(functions, project.modules))
     for module in dict.fromkeys((*(m for m, _ in made), *functions.values())):
         wanted |= set(_packages(module))
@@ -102,10 +103,14 @@ def _variables(module: Module, call: ast.Call) -> set[tuple[str, str]]:
     return {(t.id, module.name.rpartition(".")[2]) for t in targets if isinstance(t, ast.Name)}
 
 
-def _helpers(module: Module, loop: ast.AST) -> Iterable[ast.Call]:
+def _around(module: Module, loop: ast.AST) -> ast.AST:
+    """The function that holds a loop, or the loop itself at the top level of a file."""
+    return module.function(loop) or (loop if isinstance(loop, ast.stmt) else module.statement(loop))
+
+
+def _helpers(place: ast.AST) -> Iterable[ast.Call]:
     """The calls around a loop that is not seen to train: one of them may, or may reduce its metric across ranks."""
-    outer = module.function(loop) or (loop if isinstance(loop, ast.stmt) else module.statement(loop))
-    calls = [n for n in ast.walk(outer) if isinstance(n, ast.Call)]
+    calls = [n for n in ast.walk(place) if isinstance(n, ast.Call)]
     if any(last_name(c.func) == "backward" for c in calls):
         return ()
     return (c for c in calls if not last_name(c.func)[:1].isupper())
