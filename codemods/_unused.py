@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ _QUESTIONS = frozenset(
     | {"list", "tuple", "min", "max", "device_count", "getenv", "get", "size", "rank", "world_size", "local_rank"}
 )
 _ASKING = ("is_", "has_", "get_", "use_", "should_")
+_ELSE = re.compile(r"[ \t]*\r?\n\s*else[ \t]*:[ \t]*\r?\n\s*")
 _LOADER_LIKE = ("loader", "loader_", "dl", "loaders")
 
 
@@ -55,8 +57,8 @@ def pure(node: ast.AST, made: Collection[ast.AST] = ()) -> bool:
 def unused_statements(module: Module, removals: Sequence[Taken]) -> list[Unused]:
     """The assignments that nothing reads any more, and the blocks that hold nothing else.
 
-    An assignment that is all that a branch does, where the other branches stay, is left: a branch that only says
-    ``pass`` tells a reader less than the assignment does.
+    An assignment that is all that a branch does goes where the branch can go with it. Else it is left: a branch that
+    only says ``pass`` tells a reader less than the assignment does.
     """
     kept: set[ast.AST] = set()
     while True:
@@ -96,10 +98,24 @@ def _emptying(
     """The dead assignments without which a block would be empty, and those of the same name beside them."""
     needed: set[ast.AST] = set()
     for top in found:
-        if all(s in found for s in module.block(top)):
+        if all(s in found for s in module.block(top)) and not _goes_alone(module, top, found):
             needed.update(s for s in ast.walk(top) if s in dead)
     names = {(d.scope, d.key) for d in module.bindings.definitions if d.statement in needed}
     return {d.statement for d in module.bindings.definitions if (d.scope, d.key) in names and d.statement in dead}
+
+
+def _goes_alone(module: Module, statement: ast.stmt, gone: Collection[ast.stmt]) -> bool:
+    """Whether a branch that is left empty can go: that of an ``if`` with a plain ``else`` and without comments, whose
+    other branch stays."""
+    outer = module.parents[statement]
+    if not isinstance(outer, ast.If) or not outer.orelse:
+        return False
+    if all(s in gone for s in (outer.orelse if statement in outer.body else outer.body)):
+        return False
+    source = module.source
+    between = source.text[source.span(outer.body[-1]).end : source.span(outer.orelse[0]).start]
+    multiline = outer.body[0].lineno > (outer.test.end_lineno or 0)
+    return multiline and _ELSE.fullmatch(between) is not None and "#" not in source.source(outer)
 
 
 def _dead_assignments(module: Module, removals: Sequence[Taken], kept: set[ast.AST]) -> dict[ast.stmt, frozenset[int]]:

@@ -312,12 +312,19 @@ def test_sampler_and_shuffle_set_in_pairs_are_one_decision() -> None:
         "if init(args):\n    sampler = DistributedSampler(ds)\nelse:\n    sampler = None\n",
         "sampler = DistributedSampler(ds) if init(args) else None\n",
         "if (world := args.world) > 1:\n    sampler = DistributedSampler(ds)\nelse:\n    sampler = None\n",
-        "if args.distributed:\n    sampler = DistributedSampler(ds)\n    print(1)\nelse:\n    sampler = None\n",
+        "if args.ddp:\n    sampler = DistributedSampler(ds)\n    print(1)\nelse:\n    # one\n    sampler = None\n",
     ],
 )
 def test_a_branching_that_does_more_than_choose_a_sampler_stays(made: str) -> None:
     loader = LOADER.replace("sampler=sampler", "sampler=sampler, shuffle=sampler is None")
     assert after(HEAD + ACC + made + loader + READ) == HEAD + ACC + made + CLEAN + READ
+
+
+def test_a_branch_that_only_chose_a_sampler_goes_without_the_other() -> None:
+    made = "if args.distributed:\n    sampler = DistributedSampler(ds)\n    print(1)\nelse:\n    sampler = None\n"
+    loader = LOADER.replace("sampler=sampler", "sampler=sampler, shuffle=sampler is None")
+    head, kept = HEAD.replace(", DistributedSampler", ""), "if args.distributed:\n    print(1)\n"
+    assert after(HEAD + ACC + made + loader + READ) == head + ACC + kept + CLEAN + READ
 
 
 def test_a_try_that_only_makes_a_sampler_goes_whole() -> None:

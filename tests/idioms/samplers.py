@@ -501,6 +501,32 @@ SAMPLERS = (
     ),
     Idiom(
         "S9",
+        "an if of which one branch only chose a sampler",
+        edited("accelerate", "SHD201"),
+        """
+  from accelerate import Accelerator
+- from torch.utils.data import DataLoader, RandomSampler
++ from torch.utils.data import DataLoader
+- from torch.utils.data.distributed import DistributedSampler
+
+
+  def main(args, train_set, model):
+      accelerator = Accelerator()
+-     if args.local_rank == -1:
+-         sampler = RandomSampler(train_set)
+-     else:
+-         sampler = DistributedSampler(train_set)
++     if args.local_rank != -1:
+          print("several processes")
+-     train_loader = DataLoader(train_set, sampler=sampler, batch_size=8)
++     train_loader = DataLoader(train_set, shuffle=True, batch_size=8)
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "S9",
         "an if with two samplers, raw DDP",
         {
             "auto ddp": ("ddp edit SHD401", "ddp edit SHD501"),
@@ -533,6 +559,30 @@ SAMPLERS = (
           with torch.no_grad():
               for batch in val_loader:
                   dist.all_reduce(model(batch))
+""",
+    ),
+    Idiom(
+        "S9",
+        "an if of which the other branch only chose a sampler",
+        edited("accelerate", "SHD201"),
+        """
+  from accelerate import Accelerator
+- from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
++ from torch.utils.data import DataLoader
+
+
+  def main(args, train_set, model):
+      accelerator = Accelerator()
+      if args.local_rank == -1:
+          print("one process")
+-         sampler = RandomSampler(train_set)
+-     else:
+-         sampler = DistributedSampler(train_set)
+-     train_loader = DataLoader(train_set, sampler=sampler, batch_size=8)
++     train_loader = DataLoader(train_set, shuffle=True, batch_size=8)
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
 """,
     ),
     Idiom(
@@ -1825,6 +1875,30 @@ SAMPLERS = (
           with torch.no_grad():
               for batch in val_loader:
                   dist.all_reduce(model(batch))
+""",
+    ),
+    Idiom(
+        "S25",
+        "in order by a sampler on one way, shuffled on the other: each way stays as it is",
+        edited("accelerate", "SHD201"),
+        """
+  from accelerate import Accelerator
+- from torch.utils.data import DataLoader, DistributedSampler
++ from torch.utils.data import DataLoader
+
+
+  def main(args, train_set, model):
+      accelerator = Accelerator()
+      kwargs = {"batch_size": 8}
+-     if args.distributed:
+-         kwargs["sampler"] = DistributedSampler(train_set, shuffle=False)
+-     else:
++     if not args.distributed:
+          kwargs["shuffle"] = True
+      loader = DataLoader(train_set, **kwargs)
+      model, loader = accelerator.prepare(model, loader)
+      for batch in loader:
+          accelerator.backward(model(batch))
 """,
     ),
     Idiom(

@@ -56,8 +56,28 @@ def inserted(text: str, anchor: str, where: str, *lines: str) -> str:
         pytest.param(
             "if 1:\n    # why\n    s = 2\n", "if 1:\n    # why\n    pass\n", id="an emptied block with a comment"
         ),
+        pytest.param("if 1:\n    b = 3\nelse:\n    s = 2\n", "if 1:\n    b = 3\n", id="an emptied else goes"),
         pytest.param(
-            "if 1:\n    b = 3\nelse:\n    s = 2\n", "if 1:\n    b = 3\nelse:\n    pass\n", id="an emptied else"
+            "if 1:\n    b = 3\n\nelse:\n\n    s = 2\n\nc = 4\n",
+            "if 1:\n    b = 3\n\nc = 4\n",
+            id="an emptied else with blank lines",
+        ),
+        pytest.param(
+            "if 1:\n    b = 3\nelse:  # why\n    s = 2\n",
+            "if 1:\n    b = 3\nelse:  # why\n    pass\n",
+            id="an emptied else with a comment",
+        ),
+        pytest.param(
+            "if 1:\n    b = 3\nelif 2:\n    s = 2\n", "if 1:\n    b = 3\nelif 2:\n    pass\n", id="an emptied elif"
+        ),
+        pytest.param(
+            "if 1:\n    s = 2\nelif 2:\n    b = 3\n", "if 1:\n    pass\nelif 2:\n    b = 3\n", id="before an elif"
+        ),
+        pytest.param("if a:\n    s = 2\nelse: b = 3\n", "if a:\n    pass\nelse: b = 3\n", id="before a one-line else"),
+        pytest.param(
+            "if 1:\n    b = 3\nelif a:\n    s = 2\nelse:\n    c = 4\n",
+            "if 1:\n    b = 3\nelif not a:\n    c = 4\n",
+            id="an elif turns round",
         ),
         pytest.param(
             "try:\n    b = 3\nexcept E:\n    s = 2\n".replace("E", "OSError"),
@@ -79,6 +99,33 @@ def inserted(text: str, anchor: str, where: str, *lines: str) -> str:
 )
 def test_a_dropped_statement(before: str, after: str) -> None:
     assert without(before, "s = 2") == after
+
+
+@pytest.mark.parametrize(
+    ("test", "turned"),
+    [
+        ("a", "not a"),
+        ("a.b[0]()", "not a.b[0]()"),
+        ("not a", "a"),
+        ("not (a or b)", "(a or b)"),
+        ("a == -1", "a != -1"),
+        ("a is not  None", "a is None"),
+        ("a in (b, c)", "a not in (b, c)"),
+        ("(a) == b", "not ((a) == b)"),
+        ("a < b", "not (a < b)"),
+        ("a and b", "not (a and b)"),
+        ("(a or\n    b)", "(not (a or\n    b))"),
+    ],
+)
+def test_the_condition_turns_round_where_the_first_branch_goes(test: str, turned: str) -> None:
+    before = f"if {test}:\n    s = 2\nelse:\n    # why\n    b = 3\nc = 4\n"
+    assert without(before, "s = 2") == f"if {turned}:\n    # why\n    b = 3\nc = 4\n"
+
+
+def test_an_if_that_loses_both_branches_keeps_its_condition() -> None:
+    assert without("if a():\n    s = 2\nelse:\n    t = 3\n", "s = 2", "t = 3") == (
+        "if a():\n    pass\nelse:\n    pass\n"
+    )
 
 
 def test_a_dropped_compound_statement_leaves_its_comments() -> None:

@@ -61,7 +61,11 @@ class WrapExpression:
 
 @dataclass(frozen=True, slots=True)
 class DropStatement:
-    """Remove a statement; a block left empty gets ``pass``, comments on and above the statement survive."""
+    """Remove a statement; comments on and above it survive.
+
+    A branch of an ``if`` that is left empty goes, and the condition turns round where that was the first of two; any
+    other block that is left empty gets ``pass``.
+    """
 
     path: str
     span: Span

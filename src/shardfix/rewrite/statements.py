@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from shardfix.rewrite.blocks import Block, Statement, Tree, unit
+from shardfix.rewrite.branches import emptied_branch
 from shardfix.rewrite.edits import InsertStatements, Span
 from shardfix.rewrite.layout import BLANK, Layout, is_directive
 from shardfix.rewrite.patches import Patch
@@ -35,11 +37,12 @@ def edit_statements(tree: Tree, drops: Sequence[Statement], inserts: Sequence[In
     slots = _slots(tree, inserts)
     blocks = {id(statement.block): statement.block for statement in drops}
     gone = {id(statement) for statement in drops}
+    nodes = {statement.node for statement in drops}
     regions: list[_Region] = []
     patches: list[Patch] = []
     for block in blocks.values():
         filled = any(owner is block for owner, _ in slots)
-        for patch in _drop_from(block, gone, filled):
+        for patch in _drop_from(block, gone, nodes, filled):
             if isinstance(patch, _Region):
                 regions.append(patch)
             else:
@@ -64,10 +67,15 @@ class _Region:
     opens_block: bool
 
 
-def _drop_from(block: Block, gone: set[int], filled: bool) -> Iterator[Patch | _Region]:
+def _drop_from(block: Block, gone: set[int], dropped: set[ast.stmt], filled: bool) -> Iterator[Patch | _Region]:
     layout, statements = block.layout, block.statements
     doomed = [statement.index for statement in statements if id(statement) in gone]
     emptied = len(doomed) == len(statements) and block.owner is not None and not filled and not _is_elif(statements[0])
+    branch = emptied_branch(block, dropped) if emptied else None
+    if branch is not None:
+        yield from branch.patches
+        yield _Region(branch.first, branch.last, "", opens_block=bool(branch.patches))
+        return
     seen = -1
     for index in doomed:
         if index <= seen:
@@ -197,8 +205,6 @@ def _slots(tree: Tree, inserts: Sequence[InsertStatements]) -> dict[tuple[Block,
 
 
 def _has_docstring(block: Block) -> bool:
-    import ast
-
     first = block.statements[0].node
     return (
         block.owner is not None
