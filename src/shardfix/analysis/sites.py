@@ -272,7 +272,7 @@ class Site:
         """The ``set_epoch`` calls that reach this loader or its sampler, in every file that these come to."""
         flows = [
             self.sampler_flow(a)
-            for a in (*self.arms, *(i for b in self.batch_arms for i in b.inner))
+            for a in (*self.arms, *(i for b in self.batch_arms for i in b.inner or (b,)))
             if isinstance(a.node, ast.Call)
         ]
         homes = {self.module: None} | {self.module.home(n): None for f in (self.flow, *flows) for n in f.aliases}
