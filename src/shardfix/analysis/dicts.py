@@ -9,30 +9,13 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.bindings import Definition
 from shardfix.analysis.calling import only_called
+from shardfix.analysis.dict_uses import is_changed, may_change
 
 if TYPE_CHECKING:
     from shardfix.analysis.module import Module
 
 _DEPTH = 8  # how many assignments and calls a dict is followed back
 _MAX_WAYS = 16
-_READING = frozenset({"get", "copy", "items", "keys", "values"})
-_HARMLESS = frozenset(
-    {
-        "print",
-        "len",
-        "isinstance",
-        "dict",
-        "str",
-        "repr",
-        "sorted",
-        "list",
-        "copy",
-        "deepcopy",
-        "dumps",
-        "info",
-        "debug",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +179,7 @@ def _variable(module: Module, node: ast.Name, at: ast.AST, depth: int) -> list[_
             made = _given(module, d, depth)
         elif d.kind == "assign" and d.value is not None and d.index is None:
             if isinstance(d.value, ast.Name) and any(
-                _changed(module, other) for other in module.bindings.reaching(d.value)
+                is_changed(module, other) for other in module.bindings.reaching(d.value)
             ):
                 raise _Unseen  # two names for one dict
             made = _ways(module, d.value, d.statement, depth + 1)
@@ -205,17 +188,10 @@ def _variable(module: Module, node: ast.Name, at: ast.AST, depth: int) -> list[_
         if module.scope(node) is d.scope and isinstance(d.statement, ast.stmt):
             found += _Walk(module, d, node, depth).after(made)
         else:
-            if any(_does(module, use) for use in module.bindings.readers(d)):
+            if any(may_change(module, use) for use in module.bindings.readers(d)):
                 raise _Unseen  # when it is done is not seen
             found += made
     return _few(found)
-
-
-def _changed(module: Module, d: Definition) -> bool:
-    """Whether a dict is changed by a name of it; giving it another name is none."""
-    return any(
-        _does(module, use) and not isinstance(module.parents[use], ast.Assign) for use in module.bindings.readers(d)
-    )
 
 
 def _given(module: Module, d: Definition, depth: int) -> list[_Way]:
@@ -267,7 +243,7 @@ class _Walk:
         """The ways from the definition to the place."""
         module, d = self.module, self.definition
         for use in module.bindings.readers(d):
-            if use is not self.at and _does(module, use):
+            if use is not self.at and may_change(module, use):
                 if module.scope(use) is not d.scope:
                     raise _Unseen
                 statement = module.statement(use)
@@ -411,43 +387,3 @@ def _is_loop(node: ast.AST) -> bool:
 def _inside(outer: ast.stmt, module: Module, node: ast.AST) -> tuple[ast.AST, ...]:
     """The node, if it stands in a statement."""
     return (node,) if any(n is outer for n in module.around(node)) else ()
-
-
-def _does(module: Module, use: ast.expr) -> bool:
-    """Whether a read of a dict may change it: all but unpacking it, asking it and handing it to what only reads."""
-    parent = module.parents[use]
-    if isinstance(parent, ast.keyword):
-        if parent.arg is None:
-            return False
-        call = module.parents[parent]
-        return not (isinstance(call, ast.Call) and _only_reads(module, call, use, 0))
-    if isinstance(parent, ast.Dict):
-        return not any(k is None and v is use for k, v in zip(parent.keys, parent.values, strict=True))
-    if isinstance(parent, ast.Attribute):
-        called = isinstance(module.parents[parent], ast.Call)
-        return not (called and parent.attr in _READING)
-    if isinstance(parent, ast.Subscript):
-        return not isinstance(parent.ctx, ast.Load)
-    if isinstance(parent, ast.Call) and use in parent.args:
-        return not _only_reads(module, parent, use, 0)
-    return not isinstance(parent, (ast.Compare, ast.BoolOp, ast.If, ast.IfExp, ast.BinOp, ast.FormattedValue, ast.For))
-
-
-def _only_reads(module: Module, call: ast.Call, use: ast.expr, depth: int) -> bool:
-    """Whether a call leaves a dict that it is given as it is."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name in _HARMLESS or (name == "update" and isinstance(call.func, ast.Attribute)):
-        return True
-    functions = module.called_functions(call)
-    if not functions or depth > 2:
-        return False
-    for function in functions:
-        parameter = module.parameter_of(function, call, use)
-        own = module.home(function)
-        if parameter is None:
-            return False
-        for d in own.bindings.definitions_at(parameter, parameter.arg):
-            for reader in own.bindings.readers(d):
-                if _does(own, reader):
-                    return False
-    return True
