@@ -407,6 +407,28 @@ EVALUATION = (
         unsafe=True,
     ),
     Idiom(
+        "V7",
+        "results are matched with names by a number that the loop counts up",
+        everywhere("ddp refused SHD921"),
+        """
+  import torch
+  import torch.distributed as dist
+  from torch.utils.data import DataLoader
+
+
+  @torch.no_grad()
+  def main(val_set, names, model):
+      dist.init_process_group("nccl")
+      val_loader = DataLoader(val_set, batch_size=1)
+      n = 0
+      found = {}
+      for x in val_loader:
+          found[names[n]] = model(x)
+          n += 1
+      print(found)
+""",
+    ),
+    Idiom(
         "V8",
         "built inside evaluate(): its shuffling sampler is put in order and told no epoch",
         edited("ddp", "SHD501"),

@@ -879,6 +879,49 @@ SAMPLERS = (
 """,
     ),
     Idiom(
+        "S13",
+        "Distributed or None by an if beside shuffle=not distributed",
+        edited("accelerate", "SHD201"),
+        """
+  from accelerate import Accelerator
+- from torch.utils.data import DataLoader, DistributedSampler
++ from torch.utils.data import DataLoader
+
+
+  def main(args, train_set, model):
+      accelerator = Accelerator()
+-     if args.distributed:
+-         sampler = DistributedSampler(train_set)
+-     else:
+-         sampler = None
+-     train_loader = DataLoader(train_set, shuffle=not args.distributed, sampler=sampler)
++     train_loader = DataLoader(train_set, shuffle=True)
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
+        "S13",
+        "shuffle by a condition that is another by then",
+        everywhere("accelerate refused SHD922"),
+        """
+  from accelerate import Accelerator
+  from torch.utils.data import DataLoader, DistributedSampler
+
+
+  def main(args, train_set, model):
+      accelerator = Accelerator()
+      many = args.many
+      sampler = DistributedSampler(train_set) if many else None
+      many = accelerator.num_processes > 1
+      train_loader = DataLoader(train_set, shuffle=not many, sampler=sampler)
+      model, train_loader = accelerator.prepare(model, train_loader)
+      for batch in train_loader:
+          accelerator.backward(model(batch))
+""",
+    ),
+    Idiom(
         "S14",
         "always Distributed, prepared: its set_epoch becomes the loader's",
         edited("accelerate", "SHD201"),
@@ -1280,6 +1323,26 @@ SAMPLERS = (
       for epoch in range(3):
 +         if isinstance(sampler, DistributedSampler):
 +             sampler.set_epoch(epoch)
+          for batch in train_loader:
+              model(batch).backward()
+""",
+    ),
+    Idiom(
+        "S16",
+        "a wrapper by whose name another sampler's draw is dealt out, told",
+        everywhere("ddp right"),
+        """
+  import torch.distributed as dist
+  from elsewhere import DistributedSamplerWrapper
+  from torch.utils.data import DataLoader, WeightedRandomSampler
+
+
+  def main(train_set, weights, model):
+      dist.init_process_group("nccl")
+      sampler = DistributedSamplerWrapper(WeightedRandomSampler(weights, len(weights)))
+      train_loader = DataLoader(train_set, sampler=sampler)
+      for epoch in range(3):
+          sampler.set_epoch(epoch)
           for batch in train_loader:
               model(batch).backward()
 """,

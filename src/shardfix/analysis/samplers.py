@@ -20,7 +20,7 @@ from shardfix.analysis.processes import is_rank, is_world_size
 _DATASETS = ("dataset", "data_source")
 _TRAINER_SAMPLERS = ("_get_train_sampler", "_get_eval_sampler")
 _DEPTH = 8  # how many steps a sampler is followed back
-_DISTRIBUTED = re.compile(r"Distributed\w*Sampler$")
+_DISTRIBUTED = re.compile(r"Distributed\w*Sampler(Wrapper)?$")
 
 ArmKind = Literal[
     "none",
