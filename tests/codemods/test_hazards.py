@@ -279,6 +279,60 @@ def test_the_main_process_waits_only_where_the_order_is_drawn(sampler: str, says
     assert [says in f.message for f in report.findings if f.code == "SHD716"] == [True]
 
 
+MAIN = "if accelerator.is_main_process and log:\n    "
+LOOK = "for b in loader:\n        if seen:\n            break\n        seen.append(b)\n"
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "text", "hazard"),
+    [
+        pytest.param("True", MAIN + LOOK + TRAIN, True, id="some batches on the main process, then all ranks"),
+        pytest.param("True", MAIN + "for b in loader:\n        break\n" + TRAIN, True, id="one batch"),
+        pytest.param("True", "def log():\n    " + LOOK + MAIN + "log()\n" + TRAIN, True, id="in a function"),
+        pytest.param("False, sampler=WeightedRandomSampler(w, 9)", MAIN + LOOK + TRAIN, True, id="drawn by weight"),
+        pytest.param("False, sampler=mine", MAIN + LOOK + TRAIN, False, id="another's sampler"),
+        pytest.param("False", MAIN + LOOK + TRAIN, False, id="the ranks agree on no order"),
+        pytest.param("shuffled", MAIN + LOOK + TRAIN, False, id="perhaps not shuffled"),
+        pytest.param("True", "if not distributed:\n    " + LOOK + TRAIN, False, id="a run of one process"),
+        pytest.param("True", MAIN + LOOK + "else:\n    for b in loader:\n        pass\n", False, id="the others too"),
+        pytest.param(
+            "True",
+            MAIN + LOOK + "if not accelerator.is_main_process:\n    for b in loader:\n        pass\n" + TRAIN,
+            False,
+            id="the others elsewhere",
+        ),
+        pytest.param(
+            "True",
+            "def run():\n    if accelerator.is_main_process:\n        for b in loader:\n            pass\n"
+            "        return\n    for b in loader:\n        pass\nrun()\n",
+            False,
+            id="and what follows is for the others",
+        ),
+    ],
+)
+def test_a_pass_of_the_main_process_alone_waits_though_all_ranks_read_as_well(
+    shuffle: str, text: str, hazard: bool
+) -> None:
+    head = ACC + "from torch.utils.data import WeightedRandomSampler\n"
+    head += f"loader = accelerator.prepare(DataLoader(ds, shuffle={shuffle}))\n"
+    assert ("SHD716" in codes(head + text)[0]) is hazard
+
+
+def test_a_pass_of_the_main_process_before_prepare_waits_for_nobody() -> None:
+    text = (
+        ACC + "loader = DataLoader(ds, shuffle=True)\n" + MAIN + LOOK + "loader = accelerator.prepare(loader)\n" + TRAIN
+    )
+    assert "SHD716" not in codes(text)[0]
+
+
+def test_the_seedable_sampler_agrees_on_nothing_when_reading_begins() -> None:
+    text = ACC + "loader = accelerator.prepare(DataLoader(ds, shuffle=True))\n" + MAIN + LOOK + TRAIN
+    assert codes(text) == [["SHD716"]]
+    settings = "from accelerate.utils import DataLoaderConfiguration\nset_seed(0)\n"
+    settings += "accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))\n"
+    assert "SHD716" not in codes(text.replace("accelerator = Accelerator()\n", settings))[0]
+
+
 @pytest.mark.parametrize(
     ("setting", "seed", "loader", "hazard"),
     [

@@ -244,7 +244,7 @@ def _guard_around(module: Module, node: ast.AST, depth: int) -> ast.expr | None:
                 return outer.test
         if isinstance(previous, ast.stmt):
             for earlier in _before(module, previous):
-                if isinstance(earlier, ast.If) and _leaves(earlier.body):
+                if isinstance(earlier, ast.If) and leaves(earlier.body):
                     test = _meaning(module, earlier.test)
                     if is_not_main_test(test) or _of_every_run_of_several(test):
                         return earlier.test
@@ -348,7 +348,8 @@ def _before(module: Module, statement: ast.stmt) -> list[ast.stmt]:
     return block[: block.index(statement)] if statement in block else []
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
+def leaves(body: list[ast.stmt]) -> bool:
+    """Whether a block goes no further: it returns, raises, exits, or turns to the next round."""
     if not body:
         return False
     last = body[-1]
