@@ -45,6 +45,8 @@ def told_another(site: Site, told: Sequence[SetEpoch]) -> Finding | None:
     arms = [
         a.node for a in (*site.arms, *(i for b in site.batch_arms for i in b.inner)) if isinstance(a.node, ast.Call)
     ]
+    if any(_is_one_of_several(module, n) for n in (site.call, *arms)):
+        return None  # a call of the factory may make another loader than this
     training = {
         loop.use.node
         for loop in (*site.epoch_loops.loops, *site.epoch_loops.rebuilding)
@@ -62,6 +64,12 @@ def told_another(site: Site, told: Sequence[SetEpoch]) -> Finding | None:
             "make the loader once, in a variable, and tell and read that one; where there are several, tell each",
         )
     return None
+
+
+def _is_one_of_several(module: Module, node: ast.expr) -> bool:
+    """Whether a condition chooses what is made, other than one that asks whether there are several processes."""
+    tests = [n.test for n in module.around(node) if isinstance(n, (ast.If, ast.IfExp))]
+    return any(distributed_test(test) is None for test in tests)
 
 
 def _is_to_evaluate(module: Module, making: ast.expr) -> bool:

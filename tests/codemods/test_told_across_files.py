@@ -289,3 +289,15 @@ def test_a_subclass_whose_own_loop_forgets_the_epoch_is_told_there() -> None:
     )
     codes, added = outcome({"data.py": BOTH, "base.py": base, "own.py": own, "train.py": train})
     assert (codes, added) == (["SHD401"], {"own.py": ["self.loader.sampler.set_epoch(epoch)"]})
+
+
+def test_a_call_that_may_make_another_loader_is_not_said_to_go_untold() -> None:
+    data = DATA.replace("make(d)", "make(d, train)").replace(
+        "    return", "    if not train:\n        return DataLoader(d, shuffle=False)\n    else:\n        return"
+    )
+    loop = (
+        "a, b = make(d, True), make(e, other)\n" + EPOCHS + "    a.sampler.set_epoch(epoch)\n"
+        "    for x in a:\n        model(x).backward()\n    for x in b:\n        model(x).backward()\n"
+    )
+    files = {"data.py": data, "train.py": HEAD + "from data import make\n" + START + loop}
+    assert "SHD403" not in outcome(files)[0]
