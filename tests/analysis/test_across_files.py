@@ -308,3 +308,11 @@ def test_the_fields_of_an_object_are_prepared_in_place() -> None:
         "loop.py": "from bundle import Bundle\ndef run(bundle: Bundle):\n    for b in bundle.train:\n        pass\n",
     }
     assert prepared(files) == [True]
+
+
+def test_of_several_importers_the_first_by_name_is_named() -> None:
+    start = "import torch.distributed as dist\ndef start():\n    dist.init_process_group()\n"
+    importers = {f"{name}.py": "from start import start\nimport data\ndef go():\n    start()\n" for name in "hgfedcba"}
+    files = {"data.py": TORCH + "def make(d):\n    return DataLoader(d)\n", "start.py": start, **importers}
+    found = site(files, "data.py")
+    assert "a.py imports this module" in found.ownership.missing

@@ -419,7 +419,7 @@ def program_regimes(project: Project, launches: Sequence[Launch] = ()) -> dict[s
             seen_paths.add(importer)
             outer.extend((importer, r) for r in own[importer])
             todo.extend(project.importers.get(importer, ()))
-        outer.sort(key=lambda item: item[1].evidence.location)
+        outer.sort(key=lambda item: (item[1].evidence.location, item[0]))
         result[path] = ProgramRegimes(tuple(own[path]), tuple(outer), whole)
     return result
 
