@@ -277,10 +277,6 @@ class Module:
             own._callers[function, passed] = callers(own, function, passed=passed)
         return own._callers[function, passed]
 
-    def callers_elsewhere(self, function: ast.AST) -> list[ast.Call]:
-        """The calls in other files of a function of this file."""
-        return [call for call in self.callers(function) if self.home(call) is not self.home(function)]
-
     def is_method(self, function: ast.AST) -> bool:
         """Whether a function is a method that takes ``self`` or ``cls`` first."""
         if not isinstance(self.parents.get(function), ast.ClassDef):
