@@ -237,3 +237,48 @@ def test_callers_in_other_files_are_asked_too() -> None:
     assert site(files, "data.py").role == "unknown"
     del files["train.py"]
     assert site(files, "data.py").role == "eval"
+
+
+READ = "def {name}():\n    for b in DataLoader(ds):\n        assert b\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "role"),
+    [
+        pytest.param("tests/test_data.py", READ.format(name="test_order"), "unknown", id="a test function"),
+        pytest.param("data_test.py", "import pytest\n" + READ.format(name="test_order"), "unknown", id="a test file"),
+        pytest.param(
+            "tests/test_data.py",
+            "import unittest\nclass Data(unittest.TestCase):\n    "
+            + READ.format(name="test_order(self)").replace("():", ":").replace("\n", "\n    "),
+            "unknown",
+            id="a test case",
+        ),
+        pytest.param("tests/test_data.py", "import pytest\nx = DataLoader(ds)\n", "unknown", id="the file's name"),
+        pytest.param(
+            "tests/test_data.py", "import pytest\ntest_loader = DataLoader(ds)\n", "eval", id="the loader's own name"
+        ),
+        pytest.param(
+            "tests/test_data.py",
+            "import pytest\n" + READ.format(name="evaluate"),
+            "eval",
+            id="another function of a test file",
+        ),
+        pytest.param(
+            "tests/test_data.py",
+            "def test_fit():\n    for b in DataLoader(ds):\n    " + STEP.replace("\n ", "\n     "),
+            "train",
+            id="a test that trains",
+        ),
+        pytest.param("net.py", READ.format(name="test_net"), "eval", id="a function of no test"),
+        pytest.param("test_net.py", "x = DataLoader(ds)\n", "eval", id="a script of no test"),
+        pytest.param(
+            "tests/test_net.py",
+            "import pytest\nclass Net:\n    def test_dataloader(self):\n        return DataLoader(ds)\n",
+            "eval",
+            id="a hook of a model in a test file",
+        ),
+    ],
+)
+def test_the_word_of_a_test_runner_says_no_role(path: str, text: str, role: str) -> None:
+    assert site({path: HEAD + text}, path).role == role

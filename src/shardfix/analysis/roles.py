@@ -12,7 +12,7 @@ from shardfix.analysis.learning import Does, does, given_to
 from shardfix.analysis.model import Evidence, Role
 from shardfix.analysis.module import Module
 from shardfix.analysis.spoken import role_of_name, words
-from shardfix.analysis.unit_tests import is_unit_test
+from shardfix.analysis.unit_tests import is_test, is_unit_test
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 3  # how far callers of callers are asked
@@ -265,7 +265,7 @@ def _results_names(module: Module, call: ast.Call, flow: Flow) -> Iterator[str]:
         yield from (k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str))
     function = module.function(call)
     if isinstance(function, _FUNCTIONS) and function.name.endswith(("dataloader", "_loader")):
-        yield function.name
+        yield _spoken(module, function)
 
 
 def _phases(module: Module, node: ast.expr) -> set[Role]:
@@ -342,21 +342,31 @@ def _unless(module: Module, construction: ast.Call, found: Role, said: Role, loo
 def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow) -> ShownRole:
     """What nothing but a name near by says: of the sampler, of the function that reads or builds it, of what it is
     handed to, of its dataset's making, of the file."""
-    readers = [getattr(module.function(u.node), "name", "") for u in _reads(module, flow) if u.kind == "iterate"]
-    builder = getattr(module.function(construction), "name", "")
+    readers = [_spoken(module, module.function(u.node)) for u in _reads(module, flow) if u.kind == "iterate"]
+    builder = _spoken(module, module.function(construction))
     said: Sequence[str]
     for said in ([names.sampler], readers, [builder]):
         if _agreed(said) != "unknown":
             return ShownRole(_agreed(said))
-    takers = [last_name(u.node.func) for u in flow.of("handed", "argument") if isinstance(u.node, ast.Call)]
+    calls = [u.node for u in flow.of("handed", "argument") if isinstance(u.node, ast.Call)]
+    tested = [any(is_test(module.home(f), f) for f in module.called_functions(c)) for c in calls]
+    takers = ["" if runs_test else last_name(c.func) for c, runs_test in zip(calls, tested, strict=True)]
     takers += [_AGENTS.get(w, "") for name in takers for w in words(name)]
     for said in (takers, names.origin):
         if _agreed(said) != "unknown":
             return ShownRole(_agreed(said), guessed=True)
-    file = module.home(construction).path.rpartition("/")[2]
-    if file.startswith(("eval", "infer", "predict", "test_")):
+    home = module.home(construction)
+    file = home.path.rpartition("/")[2]
+    if file.startswith(("eval", "infer", "predict")) or (file.startswith("test_") and not is_unit_test(home)):
         return ShownRole("eval", guessed=True)
     return ShownRole("unknown")
+
+
+def _spoken(module: Module, function: ast.AST | None) -> str:
+    """A function's name, where it may speak of a role."""
+    if function is None or is_test(module.home(function), function):
+        return ""
+    return getattr(function, "name", "")
 
 
 __all__ = ["Names", "ShownRole", "role"]
