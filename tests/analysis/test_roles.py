@@ -216,6 +216,70 @@ MADE = "def make(kind):\n    return DataLoader(data[kind])\n"
             id="a step of a test",
         ),
         pytest.param("x = DataLoader(ds)\nTextInferencer(x)\n", "eval", "", id="handed to what infers"),
+        pytest.param(
+            "x = DataLoader(ds)\nconnector.attach(net, train_dataloaders=x)\n", "train", "", id="taken by a keyword"
+        ),
+        pytest.param(
+            "def run(net, val_loader):\n    later(val_loader)\nx = DataLoader(ds)\nrun(net, x)\n",
+            "eval",
+            "",
+            id="taken by a parameter",
+        ),
+        pytest.param(
+            "x = DataLoader(ds)\nattach(net, train_dataloaders=x)\nattach(net, val_dataloaders=x)\n",
+            "unknown",
+            "it serves training in line 5 and evaluation in line 6",
+            id="taken by keywords for both",
+        ),
+        pytest.param(
+            "x = DataLoader(ds)\nattach(val_dataloaders=x)\n" + TRAIN + "train(x)\n",
+            "train",
+            "",
+            id="taken by a keyword, and a loop updates the model",
+        ),
+        pytest.param(
+            "train_loader = DataLoader(ds)\nscore(eval_loader=train_loader)\n",
+            "train",
+            "",
+            id="its own name before a keyword's",
+        ),
+        pytest.param(
+            "class Task:\n    def train_dataloader(self):\n        return DataLoader(self.data)\n"
+            "    def val_dataloader(self):\n        return self.train_dataloader()\n",
+            "unknown",
+            "it serves training in line 6 and evaluation in line 8",
+            id="a hook that gives back what another does",
+        ),
+        pytest.param(
+            "class Task:\n    def train_dataloader(self):\n        return DataLoader(self.data)\n"
+            "    def steps(self):\n        return len(self.train_dataloader())\n",
+            "train",
+            "",
+            id="a hook that something else calls",
+        ),
+        pytest.param(
+            "def make(ds, size):\n    loader_train = DataLoader(ds, size)\n    return loader_train\n"
+            "many = [make(ds, cfg.train.batch_size)]\nmany.append(make(val_set, cfg.train.batch_size))\n",
+            "unknown",
+            "it serves training in line 7 and evaluation in line 8",
+            id="a factory that speaks of training and is asked for both",
+        ),
+        pytest.param(
+            "def make(cfg):\n    train_loader = DataLoader(cfg.ds)\n    other = DataLoader2(cfg.ds)\n"
+            "    return train_loader, other\na, b = make(cfg.train)\nc, d = make(cfg.eval)\n",
+            "train",
+            "",
+            id="one of two that a factory gives back",
+        ),
+        pytest.param(
+            MADE
+            + EVAL
+            + "def first(n):\n    check(make(n))\ndef second(n):\n    check(make(n))\n"
+            + "first(0)\nfirst(1)\nsecond(2)\n",
+            "eval",
+            "",
+            id="evaluated by those who ask, whoever calls them",
+        ),
     ],
 )
 def test_a_role_is_shown_by_all_uses_or_not_at_all(text: str, role: str, why: str) -> None:

@@ -22,6 +22,7 @@ _PASSES = frozenset(
 )
 _AGENTS = {"trainer": "train", "inferencer": "infer", "evaluator": "eval", "tester": "test", "predictor": "predict"}
 _PARTS = frozenset({"split", "subset", "phase"})
+_SIZES = frozenset({"size", "bs", "bsz", "workers"})
 _SETS_UP = frozenset({"setup_dataloaders", "_setup_dataloader"})
 
 
@@ -95,10 +96,17 @@ def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Sh
     evaluates = [r for r in readings if r.does == "evaluates"]
     either = [r for r in readings if r.does == "either"]
     given = _is_given(module, construction, flow)
-    orders = list(_orders(module, construction, flow)) if own == "unknown" and given else []
+    alone = given and _is_what_is_given(module, construction, flow)
+    orders = list(_orders(module, construction, flow)) if given and (own == "unknown" or alone) else []
     asked = {o.role for o in orders} - {"unknown"}
     if len(asked) > 1:
         return _serves_both(module, construction, orders)
+    other = next((o for o in orders if o.role not in ("unknown", own)), None)
+    if own != "unknown" and other is not None and _is_hook(module, construction):
+        pair = (construction, other.call) if own == "train" else (other.call, construction)
+        return _against(module, construction, *pair)
+    if own != "unknown":
+        orders = []
     said: Role = own if own != "unknown" else asked.pop() if asked else "unknown"
     # A gradient may be wanted for itself where evaluation is what is said; else what steps is only out of sight.
     learns = ("trains",) if said == "eval" else ("trains", "gradients")
@@ -124,11 +132,16 @@ def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Sh
         return ShownRole(said)
     if any(r.does == "gradients" for r in readings):
         return ShownRole("train")
+    handed = _handed_as(module, flow)
+    if len(handed) == 2 and not either:
+        return _against(module, construction, handed["train"], handed["eval"])
     if either:
         line = _at(module, construction, either[0].use.node)
         return ShownRole(
             "unknown", f"{line} trains or evaluates as it is asked", (module.evidence(either[0].use.node),)
         )
+    if handed:
+        return ShownRole(next(iter(handed)))
     return _by_the_way(module, construction, names, flow)
 
 
@@ -188,8 +201,31 @@ def _is_given(module: Module, construction: ast.Call, flow: Flow) -> bool:
         return False
     if function.name == "__init__":
         return not any(module.function(u.node) is function for u in flow.of("iterate", "next"))
-    leaves = (ast.Return, ast.Expr)  # Expr: a yield
+    leaves = (ast.Return, ast.Expr)  # Expr: a yield, or a call of what reads it
     return any(module.function(a) is function and isinstance(module.statement(a), leaves) for a in flow.aliases)
+
+
+def _gives_back(module: Module, function: ast.AST | None, flow: Flow) -> bool:
+    for alias in flow.aliases:
+        if module.function(alias) is function:
+            statement = module.statement(alias)
+            yields = isinstance(statement, ast.Expr) and isinstance(statement.value, (ast.Yield, ast.YieldFrom))
+            if yields or isinstance(statement, ast.Return):
+                return True
+    return False
+
+
+def _is_what_is_given(module: Module, construction: ast.Call, flow: Flow) -> bool:
+    """Whether a function gives its callers the loader and nothing beside it."""
+    function = module.function(construction)
+    returned = (n for n in flow.aliases if isinstance(module.parents.get(n), ast.Return))
+    return any(module.function(n) is function for n in returned)
+
+
+def _is_hook(module: Module, construction: ast.Call) -> bool:
+    """Whether the function that builds a loader says by its name whom it is for: ``def train_dataloader(self)``."""
+    name = _spoken(module, module.function(construction))
+    return name.endswith("dataloader") and role_of_name(name) != "unknown"
 
 
 def _orders(module: Module, construction: ast.Call, flow: Flow) -> Iterator[_Order]:
@@ -198,14 +234,12 @@ def _orders(module: Module, construction: ast.Call, flow: Flow) -> Iterator[_Ord
     if len(phases) > 1:
         yield from (_Order(construction, r) for r in sorted(phases))
         return
-    function = module.function(construction)
-    if isinstance(function, _FUNCTIONS):
-        yield from _asked_of(module, function, flow, 0)
+    yield from _asked_of(module, module.function(construction), flow, 0)
 
 
-def _asked_of(
-    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, flow: Flow, depth: int
-) -> Iterator[_Order]:
+def _asked_of(module: Module, function: ast.AST | None, flow: Flow, depth: int) -> Iterator[_Order]:
+    if not isinstance(function, _FUNCTIONS):
+        return
     for call in module.callers(function):
         if is_unit_test(module.home(call)) and not is_unit_test(module.home(function)):
             continue
@@ -218,15 +252,19 @@ def _asked_of(
             continue
         outer = module.function(call)
         callers = module.callers(outer) if isinstance(outer, _FUNCTIONS) and depth < _DEPTH else []
-        if callers and isinstance(outer, _FUNCTIONS) and not said:
-            yield from _asked_of(module, outer, flow, depth + 1)
-        else:
-            yield _Order(call, "unknown")
+        if callers and not said:
+            further = list(_asked_of(module, outer, flow, depth + 1))
+            # What asks for the outer function asks for the loader where that gives it back, or hands its words on.
+            if not further or any(o.role != "unknown" for o in further) or _gives_back(module, outer, flow):
+                yield from further
+                continue
+        yield _Order(call, "unknown")
 
 
 def _said_by(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call, flow: Flow) -> set[Role]:
     """The roles that a call's arguments name, or what its result is called."""
     found: set[Role] = set()
+    of_sizes: set[Role] = set()  # cfg.train.batch_size may be asked for evaluation too
     for value in given_to(call):
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):
             parameter = module.parameter_of(function, call, value)
@@ -238,9 +276,10 @@ def _said_by(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, c
         elif isinstance(value, ast.Constant) and isinstance(value.value, str):
             found.add(role_of_name(value.value))
         elif isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
-            found.add(role_of_name(module.source.source(value)))
+            said = of_sizes if words(last_name(value)) & _SIZES else found
+            said.add(role_of_name(module.source.source(value)))
             found |= _phases(module, value)
-    found.discard("unknown")
+    found = (found - {"unknown"}) or (of_sizes - {"unknown"})
     if not found:
         found = {r for r in map(role_of_name, _results_names(module, call, flow)) if r != "unknown"}
     return found
@@ -266,6 +305,24 @@ def _results_names(module: Module, call: ast.Call, flow: Flow) -> Iterator[str]:
     function = module.function(call)
     if isinstance(function, _FUNCTIONS) and function.name.endswith(("dataloader", "_loader")):
         yield _spoken(module, function)
+
+
+def _handed_as(module: Module, flow: Flow) -> dict[Role, ast.AST]:
+    """The roles in which calls take the loader, each with the first that does: by ``train_dataloaders=``, or as a
+    parameter of that name."""
+    found: dict[Role, ast.AST] = {}
+    for use in flow.of("handed", "argument"):
+        call, parent = use.node, module.parents.get(use.value)
+        if not isinstance(call, ast.Call):
+            continue
+        taken = parent.arg if isinstance(parent, ast.keyword) and parent.arg else ""
+        for function in () if taken else module.called_functions(call):
+            parameter = module.parameter_of(function, call, use.value)
+            taken = taken or (parameter.arg if parameter is not None else "")
+        said = role_of_name(taken)
+        if said != "unknown":
+            found.setdefault(said, call)
+    return found
 
 
 def _phases(module: Module, node: ast.expr) -> set[Role]:
