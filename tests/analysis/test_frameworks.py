@@ -376,3 +376,61 @@ def test_a_loader_that_is_not_taken_wherever_it_is_one_is_unknown(old: str, new:
 def test_each_loader_of_a_program_goes_its_own_way() -> None:
     train, val = sites(LIGHTNING + "t = L.Trainer()\nt.fit(m, DataLoader(d))\nfor b in DataLoader(v):\n    pass\n")
     assert (train.owner, val.owner) == ("lightning", "unknown")
+
+
+def test_a_trainer_shards_what_it_is_handed_and_nothing_else() -> None:
+    program = LIGHTNING + "t = L.Trainer()\nloader = DataLoader(d)\n"
+    kept = site(program + "n = len(loader)\n")
+    assert (kept.owner, kept.ownership.missing) == ("unknown", "nothing is seen to hand the loader to a Trainer")
+    away = site(program + "from b import keep\nkeep(loader)\n")
+    missing = "the loader leaves what is followed in line 6; whether a Trainer gets it is not shown"
+    assert (away.owner, away.ownership.missing) == ("unknown", missing)
+    assert site(program + "t._data_connector.attach_data(m, train_dataloaders=loader)\n").owner == "lightning"
+    assert site(program + "m.train_dataloader = lambda: loader\n").owner == "lightning"
+    assert site(program + "m.other = lambda: loader\n").owner == "unknown"
+
+
+def test_what_the_project_s_own_trainer_takes_in_a_dict_is_its() -> None:
+    own = "class T(L.Trainer):\n    def fit(self, m, loaders):\n        keep(loaders)\n"
+    assert site(LIGHTNING + own + "T().fit(m, {'a': DataLoader(d)})\n").owner == "lightning"
+
+
+def test_each_test_of_a_suite_is_a_program_of_its_own() -> None:
+    text = (
+        "import pytest\n"
+        + LIGHTNING
+        + "class M(L.LightningModule):\n    pass\n"
+        + "def test_one():\n    L.Trainer()\n"
+        + "def test_two():\n    for b in DataLoader(d):\n        pass\n"
+    )
+    assert site({"tests/test_data.py": text}, "tests/test_data.py").owner == "single"
+    assert site({"train.py": text}, "train.py").owner == "unknown"
+    shared = text + "def run():\n    L.Trainer()\n"
+    assert site({"tests/test_data.py": shared}, "tests/test_data.py").owner == "unknown"
+
+
+def test_loaders_that_are_combined_go_where_the_combined_one_goes() -> None:
+    made = LIGHTNING + "from lightning.pytorch.utilities import CombinedLoader\nc = CombinedLoader([DataLoader(d)])\n"
+    assert site(made + "for b in c:\n    pass\n").owner == "single"
+    assert site(made + "t = L.Trainer()\nt.fit(m, c)\n").owner == "lightning"
+    again = made + "for i in r:\n    c = CombinedLoader(c)\n"
+    assert site(again).owner == "single"
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        pytest.param("m.fit(train_objectives=[(loader, loss)])\n", id="in a list of pairs"),
+        pytest.param("m.fit(loader)\n", id="by itself"),
+        pytest.param("def run(x):\n    m.fit([(x, loss)])\nrun(loader)\n", id="through a function"),
+    ],
+)
+def test_a_sentence_transformer_trains_with_a_trainer_where_the_project_shows_it(fit: str) -> None:
+    made = "from sentence_transformers import SentenceTransformer\n" + PLAIN + "m = SentenceTransformer(n)\n"
+    text = made + "loader = DataLoader(d)\n" + fit
+    package = {f"sentence_transformers/{name}.py": "" for name in ("__init__", "fit_mixin")}
+    found = site({"train.py": text, **package})
+    assert found.owner == "unknown"
+    assert "hands the loader to m.fit(), which trains with transformers' Trainer" in found.ownership.missing
+    assert site({"train.py": text.replace("import Sent", "import models as Sent"), **package}).owner == "single"
+    assert site(text).owner == "single"

@@ -51,6 +51,18 @@ ENGINES = Kind(
     "engine",
     frozenset({"ignite"}),
 )
+# sentence-transformers' models, by the file of theirs that trains with transformers' Trainer: older ones have none.
+_FIT_MIXINS = {
+    f"sentence_transformers.{package}fit_mixin": Kind(
+        frozenset(f"sentence_transformers.{package}{name}" for name in names) | {f"sentence_transformers.{names[0]}"},
+        "model",
+        frozenset({"sentence_transformers"}),
+    )
+    for package, names in {
+        "": ("SentenceTransformer", "SentenceTransformer.SentenceTransformer"),
+        "cross_encoder.": ("CrossEncoder", "CrossEncoder.CrossEncoder"),
+    }.items()
+}
 _COMPOSER_EVALUATORS = frozenset({"composer.Evaluator", "composer.core.Evaluator", "composer.core.evaluator.Evaluator"})
 _LIGHTNING_HOOKS = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
 _FIT = ("fit", "validate", "test", "predict")
@@ -68,8 +80,6 @@ def takes(module: Module, call: ast.Call) -> Owner | None:
         return "ray"
     if any(q.startswith("torch_xla.") for q in callee) and name.endswith("Loader"):
         return "xla"
-    if any(q.startswith(("lightning.", "pytorch_lightning.")) for q in callee) and name == "CombinedLoader":
-        return "lightning"
     if not callee.isdisjoint(COMPOSER_TRAINERS.classes | _COMPOSER_EVALUATORS):
         return "composer"
     if not callee.isdisjoint(RUNNERS.classes):
@@ -82,7 +92,29 @@ def takes(module: Module, call: ast.Call) -> Owner | None:
             return "lightning"
         if name in _COMPOSER_FIT and is_a(module, receiver, COMPOSER_TRAINERS):
             return "composer"
+        if name == "attach_data" and is_a(module, _owner_of(receiver), LIGHTNING_TRAINERS):
+            return "lightning"  # what fit() itself does with it
     return None
+
+
+def is_combined_loader(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes Lightning's loader of loaders, which goes where one of them would."""
+    known = any(q.startswith(("lightning.", "pytorch_lightning.")) for q in module.callee(call))
+    return known and last_name(call.func) == "CombinedLoader"
+
+
+def trains(module: Module, call: ast.Call) -> bool:
+    """Whether a call is ``fit()`` of a model of sentence-transformers in that project itself, where it makes a dataset
+    of what the loader gives and trains with transformers' Trainer."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "fit":
+        return False
+    names = {m.name for m in module.fellows}
+    return any(name in names and is_a(module, call.func.value, kind) for name, kind in _FIT_MIXINS.items())
+
+
+def _owner_of(node: ast.expr) -> ast.expr:
+    """The object of which something is a part: ``trainer`` of ``trainer._data_connector``."""
+    return node.value if isinstance(node, ast.Attribute) else node
 
 
 def only_iterates(module: Module, call: ast.Call) -> bool:
@@ -111,6 +143,14 @@ def is_lightning_hook(module: Module, function: ast.AST | None) -> bool:
         return False
     cls = module.class_of(function)
     return cls is not None and is_lightning(module, cls)
+
+
+def is_set_as_hook(module: Module, function: ast.Lambda) -> bool:
+    """Whether a function is put in the place of a hook: ``model.train_dataloader = lambda: loader``."""
+    statement = module.parents[function]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    hooks = [t for t in targets if isinstance(t, ast.Attribute) and t.attr in _LIGHTNING_HOOKS]
+    return bool(hooks) and knows(module, function, LIGHTNING_TRAINERS)
 
 
 def may_be_lightning_hook(module: Module, function: ast.AST | None) -> bool:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardfix.analysis.accelerators import is_prepare, is_trainer_hook
 from shardfix.analysis.ahead import has_sampler, is_peek, is_same_alone, reads_ahead, replaced_before
-from shardfix.analysis.flow import Flow, Use, last_name
+from shardfix.analysis.flow import Flow, Use, follow, last_name
 from shardfix.analysis.frameworks import (
+    is_combined_loader,
     is_lightning_hook,
+    is_set_as_hook,
     leaves_sampler,
     makes_trainer,
     may_be_lightning_hook,
     may_take,
     only_iterates,
     takes,
+    trains,
 )
 from shardfix.analysis.libraries import library_of
 from shardfix.analysis.model import Evidence, Options, Owner
 from shardfix.analysis.module import Module
 from shardfix.analysis.names import ACCELERATOR
-from shardfix.analysis.regimes import ProgramRegimes, is_lightning, regime_of
+from shardfix.analysis.regimes import ProgramRegimes, Ruling, is_lightning, regime_of
+from shardfix.analysis.unit_tests import is_unit_test
 
 # Frameworks that bring their own sharding, or a launch of their own, to every loader of a program that uses them.
 _PROGRAM_OWNERS: tuple[Owner, ...] = (
@@ -78,6 +82,7 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
     ruling = regime_of(regimes, module, call)
     if ruling.missing:
         return Ownership("unknown", ruling.evidence, ruling.missing)
+    ruling = _of_its_test(module, call, ruling)
     present = {r.owner for r in ruling.regimes}
     for owner in _PROGRAM_OWNERS:
         if owner in present:
@@ -90,7 +95,7 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
         evidence = ruling.first("lightning")
         assert evidence is not None
         if flow.uses:
-            return _under(module, call, flow, "lightning", evidence)
+            return _beside_lightning(module, call, flow, evidence)
     accelerate = ruling.first("accelerate")
     if accelerate is not None:
         return _unprepared(module, call, flow, accelerate, options.prepare_functions)
@@ -98,6 +103,25 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
     if ddp is not None:
         return Ownership("ddp", (ddp,))
     return Ownership("single")
+
+
+def _of_its_test(module: Module, call: ast.Call, ruling: Ruling) -> Ruling:
+    """The regimes of a file without those that stand in other tests than the loader's: a test runner runs each test as
+    a program of its own, and a model's class runs nothing."""
+    mine = _test_around(module, call)
+    if mine is None:
+        return ruling
+    places = [(r, _test_around(module, r.node)) for r in ruling.regimes]
+    kept = [r for r, at in places if at is mine or (at is None and not isinstance(r.node, ast.ClassDef))]
+    return replace(ruling, regimes=tuple(kept))
+
+
+def _test_around(module: Module, node: ast.AST) -> ast.AST | None:
+    """The test function of a test suite in which code stands."""
+    functions = [n for n in module.around(node) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    if not functions or not functions[-1].name.startswith("test") or not is_unit_test(module.home(node)):
+        return None
+    return functions[-1]
 
 
 def _by_use(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegimes) -> Ownership | None:
@@ -142,16 +166,26 @@ def _by_use(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegimes)
     return Ownership(owner, (evidence,))
 
 
-def _paths(module: Module, call: ast.Call, flow: Flow) -> Iterator[_Path]:
-    """Everything that takes the loader: ``prepare``, a framework's call, or the hook that gives it to one."""
+def _paths(module: Module, call: ast.Call, flow: Flow, combined: frozenset[ast.AST] = frozenset()) -> Iterator[_Path]:
+    """Everything that takes the loader: ``prepare``, a framework's call, or the hook that gives it to one.
+
+    Args:
+        combined: the CombinedLoaders that hold it, each of which goes its own way.
+    """
     for use in flow.of("prepare"):
         yield _Path("accelerate", use.node)
     given = [u.node for u in flow.of("argument", "escape")]
     given += sorted((c for a in flow.aliases if (c := _call_with(module, a)) is not None), key=module.location)
+    given += [c for u in flow.uses if u.prepared is None for c in u.calls]
     for node in dict.fromkeys(given):
         owner = takes(module, node) if isinstance(node, ast.Call) else None
         if owner is not None:
             yield _Path(owner, node)
+        elif isinstance(node, ast.Call) and node not in combined and is_combined_loader(module, node):
+            yield from _paths(module, node, follow(module, node), combined | {node})
+    for use in flow.of("escape"):
+        if isinstance(use.node, ast.Lambda) and is_set_as_hook(module, use.node):
+            yield _Path("lightning", use.node)
     plain = [u.node for u in flow.of("returned") if u.prepared is None and is_trainer_hook(module, u.node)]
     here = module.function(call)
     if not plain and here is not None and is_trainer_hook(module, here) and not flow.of("prepare"):
@@ -230,6 +264,14 @@ def _plain_and_prepared(module: Module, call: ast.Call, flow: Flow, hook: ast.AS
 def _perhaps(module: Module, call: ast.Call, flow: Flow) -> Ownership | None:
     """A loader handed to a call, or given by a method, that is named as those that shard one, while too little is
     seen of what that is."""
+    calls = [c for u in flow.uses for c in (*u.calls, u.node) if isinstance(c, ast.Call) and trains(module, c)]
+    if calls:
+        evidence = module.evidence(calls[0])
+        missing = (
+            f"{_at(evidence, call, module)} hands the loader to {module.source.source(calls[0].func)}(), which trains "
+            "with transformers' Trainer on what it reads from the loader"
+        )
+        return Ownership("unknown", (evidence,), missing)
     for use in flow.of("argument", "escape"):
         if isinstance(use.node, ast.Call) and may_take(module, use.node):
             evidence = module.evidence(use.node)
@@ -336,13 +378,31 @@ def _under(module: Module, call: ast.Call, flow: Flow, owner: Owner, evidence: E
     return Ownership("unknown", (evidence, other), missing)
 
 
+def _beside_lightning(module: Module, call: ast.Call, flow: Flow, evidence: Evidence) -> Ownership:
+    """A loader of a program with a Lightning Trainer, which shards what it is handed and nothing else."""
+    under = _under(module, call, flow, "lightning", evidence)
+    if under.owner == "unknown":
+        return under
+    away = _away(module, flow)
+    if not away:
+        return Ownership("unknown", (evidence,), "nothing is seen to hand the loader to a Trainer")
+    place = module.evidence(away[0].node)
+    at = _at(place, call, module)
+    missing = f"the loader leaves what is followed in {at}; whether a Trainer gets it is not shown"
+    return Ownership("unknown", (evidence, place), missing)
+
+
+def _away(module: Module, flow: Flow) -> list[Use]:
+    """Where the loader goes to what is not seen into."""
+    uses = flow.of("argument", "escape", "returned")
+    return [u for u in uses if u.kind != "argument" or not _iterated(module, u.node)]
+
+
 def _unprepared(
     module: Module, call: ast.Call, flow: Flow, accelerate: Evidence, prepare: tuple[str, ...]
 ) -> Ownership:
     """A program with an Accelerator in which this loader is not seen to reach ``prepare``."""
-    away = [
-        u for u in flow.of("argument", "escape", "returned") if u.kind != "argument" or not _iterated(module, u.node)
-    ]
+    away = _away(module, flow)
     iterated = [u for u in flow.of("iterate", "next") if not (away and is_peek(module, u))]
     if away and not iterated:
         place = module.evidence(away[0].node)
