@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardfix.analysis.beyond import Beyond, beyond, constructions
+from shardfix.analysis.beyond import Beyond, beyond, constructions, imports
 from shardfix.analysis.model import Evidence, Location, Options
 from shardfix.analysis.module import Module, ParseFailure, parse
 from shardfix.analysis.project import Project, link
@@ -100,6 +100,7 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
     texts: dict[str, SourceText] = {}
     modules: dict[str, Module] = {}
     problems: list[Problem] = []
+    words: dict[str, frozenset[bytes]] = {}  # of the imports of the files that are not parsed
 
     def take(wanted: Mapping[str, Path], needles: Sequence[bytes], quiet: bool = False) -> None:
         for path, place in sorted(wanted.items()):
@@ -121,8 +122,13 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
 
     def take_callers(more: Beyond) -> None:
         for path, place in sorted(files.items()):
-            if path not in modules and more.calls(read(place)):
-                take({path: place}, (b"",), quiet=True)
+            if path in modules or not more.callers:
+                continue
+            if path not in words:
+                words[path] = imports(read(place))
+            names = more.imported(words[path])
+            if names:
+                take({path: place}, names, quiet=True)
 
     take(files, NEEDLES)
     project = link(modules)

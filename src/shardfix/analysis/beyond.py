@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shardfix.analysis.flow import follow, last_name
 from shardfix.analysis.module import Module, module_name
 from shardfix.analysis.names import DATA_LOADER
-from shardfix.analysis.project import Project
+from shardfix.analysis.project import Project, heads, outwards
 
 _DEPTH = 6  # how many re-exports a name is followed through
 
@@ -29,10 +29,14 @@ class Beyond:
     files: frozenset[str]
     callers: frozenset[tuple[str, str]]
 
-    def calls(self, data: bytes) -> bool:
-        """Whether a file may use one of them: it imports what holds it, and mentions its name."""
-        imported = {word for line in _IMPORTS.findall(data) for word in _WORDS.findall(line)}
-        return any(holder.encode() in imported and name.encode() in data for name, holder in self.callers)
+    def imported(self, words: Collection[bytes]) -> list[bytes]:
+        """The names that a file may use, by the words of its imports: it imports what holds them."""
+        return [name.encode() for name, holder in self.callers if holder.encode() in words]
+
+
+def imports(data: bytes) -> frozenset[bytes]:
+    """The words of a file's imports."""
+    return frozenset(word for line in _IMPORTS.findall(data) for word in _WORDS.findall(line))
 
 
 _IMPORTS = re.compile(rb"(?m)^[ \t]*(?:from|import)\b[^\n]*")
@@ -57,20 +61,20 @@ def beyond(
         made: the constructions of loaders, each with its file.
         prepare: the names of the functions of the project that prepare loaders.
     """
-    by_name = {module_name(path): path for path in files}
+    ways = _Files(files, project.modules)
     wanted: set[str] = set()
     functions: dict[ast.AST, Module] = {}
     variables: set[tuple[str, str]] = set()
     read: dict[ast.AST, Module] = {}  # what holds a loop over a loader
     for module in dict.fromkeys(m for m, _ in made):
         for cls in module.classes:
-            wanted |= _bases(module, cls, project.modules, by_name)
+            wanted |= _bases(module, cls, ways)
         for call in (c for m, c in made if m is module):
             flow = follow(module, call, prepare)
             holders = [u.node for u in flow.of("handed") if isinstance(u.node, ast.Call)]
             kept = [follow(module, h, prepare) for h in holders if module.project_classes(h.func)]
             for name in flow.lost.union(*(f.lost for f in kept)):
-                wanted |= set(_chain(name, module, project.modules, by_name))
+                wanted |= set(ways.chain(name, module))
             variables |= _variables(module, call)
             places: list[ast.AST] = [call, *(u.node for u in flow.of("returned", "iterate", "next"))]
             for place in places:
@@ -81,16 +85,16 @@ def beyond(
     for place, own in read.items():
         for inner in _helpers(place):
             for name in own.callee(inner):
-                wanted |= set(_chain(name, own, project.modules, by_name))
+                wanted |= set(ways.chain(name, own))
     callers = frozenset(_callers(functions, project.modules))
     for module in dict.fromkeys((*(m for m, _ in made), *functions.values())):
         wanted |= set(_packages(module))
     for function, module in functions.items():
         member = module.class_of(function)
-        wanted |= _bases(module, member, project.modules, by_name) if member is not None else set()
+        wanted |= _bases(module, member, ways) if member is not None else set()
         for decorator in getattr(function, "decorator_list", []):
             for name in module.qualify(decorator.func if isinstance(decorator, ast.Call) else decorator):
-                wanted |= set(_chain(name, module, project.modules, by_name))
+                wanted |= set(ways.chain(name, module))
     return Beyond(
         frozenset(path for path in wanted if path in files and path not in project.modules), callers | variables
     )
@@ -148,14 +152,14 @@ def _callers(functions: dict[ast.AST, Module], modules: Mapping[str, Module]) ->
                     yield name, init.name.rpartition(".")[2]
 
 
-def _bases(module: Module, cls: ast.ClassDef, modules: Mapping[str, Module], by_name: Mapping[str, str]) -> set[str]:
+def _bases(module: Module, cls: ast.ClassDef, ways: _Files) -> set[str]:
     """The files through which the bases of a class, and theirs, are imported."""
     found: set[str] = set()
     for member in module.lineage(cls):
         own = module.home(member)
         for base in member.bases:
             for dotted in _imported(own, base):
-                found |= set(_chain(dotted, own, modules, by_name))
+                found |= set(ways.chain(dotted, own))
     return found
 
 
@@ -171,25 +175,43 @@ def _imported(module: Module, node: ast.expr) -> set[str]:
     return {d.module + rest for d in module.bindings.reaching(node) if d.kind == "import"}
 
 
-def _chain(
-    dotted: str, importer: Module, modules: Mapping[str, Module], by_name: Mapping[str, str], depth: int = 0
-) -> list[str]:
-    """The files through which a name is imported, as far as they are parsed, and the first that is not."""
-    prefix = importer.name.rpartition(".")[0]
-    while True:
-        head, _, name = dotted.rpartition(".")
-        while head and f"{prefix}.{head}".lstrip(".") not in by_name:
-            head, _, name = head.rpartition(".")
-        if head or not prefix:
-            break
-        prefix = prefix.rpartition(".")[0]
-    if not head or depth > _DEPTH:
-        return []
-    path = by_name[f"{prefix}.{head}".lstrip(".")]
-    found = [path]
-    if path in modules:
-        module = modules[path]
-        for d in module.bindings.exit_of(module.tree).get(name, frozenset()):
-            if d.kind == "import" and d.module != dotted:
-                found += _chain(d.module, module, modules, by_name, depth + 1)
-    return found
+class _Files:
+    """The paths of all files by the names of their modules, and the way of each name through those that are parsed."""
+
+    def __init__(self, files: Iterable[str], modules: Mapping[str, Module]) -> None:
+        self.by_name = {module_name(path): path for path in files}
+        self.modules = modules
+        self._heads = heads(self.by_name)
+        self._known: dict[tuple[str, str], list[str]] = {}
+
+    def chain(self, dotted: str, importer: Module) -> list[str]:
+        """The files through which a name is imported, as far as they are parsed, and the first that is not."""
+        key = (dotted, importer.name.rpartition(".")[0])
+        if key not in self._known:
+            self._known[key] = self._chain(*key, 0)
+        return self._known[key]
+
+    def _chain(self, dotted: str, package: str, depth: int) -> list[str]:
+        path, name = self._place(dotted, package)
+        if not path or depth > _DEPTH:
+            return []
+        found = [path]
+        if path in self.modules:
+            module = self.modules[path]
+            for d in module.bindings.exit_of(module.tree).get(name, frozenset()):
+                if d.kind == "import" and d.module != dotted:
+                    found += self._chain(d.module, module.name.rpartition(".")[0], depth + 1)
+        return found
+
+    def _place(self, dotted: str, package: str) -> tuple[str, str]:
+        """The file that a name lies in and what it is called there; empty where it is none of the project's."""
+        for start in outwards(package):
+            written = dotted if start else dotted.lstrip(".")
+            if start + written.partition(".")[0] not in self._heads:
+                continue
+            head, _, name = written.rpartition(".")
+            while head and start + head not in self.by_name:
+                head, _, name = head.rpartition(".")
+            if head:
+                return self.by_name[start + head], name
+        return "", ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,24 @@ if TYPE_CHECKING:
 
 _OUTSIDE = ("torch.", "accelerate.", "builtins.", "<local>.", "transformers.")
 _PLACES = 64  # where a name is looked for
+
+
+def heads(names: Iterable[str]) -> frozenset[str]:
+    """Every dotted name, and each of its beginnings: ``a.b.c``, ``a.b``, ``a``."""
+    found: set[str] = set()
+    for name in names:
+        while name not in found:
+            found.add(name)
+            name = name.rpartition(".")[0]
+    return frozenset(found)
+
+
+def outwards(package: str) -> Iterator[str]:
+    """What to write before a name to look for it in a package, in those around it, and at the top."""
+    while package:
+        yield f"{package}."
+        package = package.rpartition(".")[0]
+    yield ""
 
 
 @dataclass(eq=False)
@@ -35,29 +53,40 @@ class Project:
     _imported: dict[str, list[Definition]] | None = None
     _derived: dict[ast.ClassDef, list[ast.ClassDef]] | None = None
     _resolved: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-
-    def find(self, dotted: str, importer: Module) -> Module | None:
-        """The project module of a dotted name: beside the importer or above it (scripts), or in a ``src`` there."""
-        prefix = importer.name.rpartition(".")[0]
-        while True:
-            start = f"{prefix}." if prefix else ""
-            found = self.by_name.get(start + dotted) or self.by_name.get(f"{start}src.{dotted}")
-            if found is not None:
-                return found
-            if not prefix:
-                return None
-            prefix = prefix.rpartition(".")[0]
+    _heads: frozenset[str] | None = None
+    _starts: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    _split: dict[tuple[str, str], tuple[Module, str] | None] = field(default_factory=dict)
 
     def split(self, qualified: str, importer: Module) -> tuple[Module, str] | None:
-        """The project module that a qualified name lies in, and the rest of the name."""
+        """The project module that a qualified name lies in, and the rest of the name: beside the importer or above it
+        (scripts), or in a ``src`` there."""
+        key = (qualified, importer.name.rpartition(".")[0])
+        if key not in self._split:
+            self._split[key] = self._split_of(*key)
+        return self._split[key]
+
+    def _split_of(self, qualified: str, package: str) -> tuple[Module, str] | None:
+        starts = self._starts_of(qualified.partition(".")[0], package)
         head, rest = qualified, ""
-        while head:
-            module = self.find(head, importer)
-            if module is not None:
-                return module, rest
+        while head and starts:
+            for start in starts:
+                module = self.by_name.get(start + head)
+                if module is not None:
+                    return module, rest
             head, _, last = head.rpartition(".")
             rest = f"{last}.{rest}" if rest else last
         return None
+
+    def _starts_of(self, first: str, package: str) -> tuple[str, ...]:
+        """What may stand before a name that begins so, seen from a package: nothing does for most, a library's."""
+        if self._heads is None:
+            self._heads = heads(self.by_name)
+        key = (first, package)
+        known = self._starts.get(key)
+        if known is None:
+            places = [start for outer in outwards(package) for start in (outer, f"{outer}src.")]
+            known = self._starts[key] = tuple(start for start in places if start + first in self._heads)
+        return known
 
     def resolve(self, qualified: str, importer: Module) -> frozenset[str]:
         """A qualified name followed through the project's re-exports."""
@@ -68,10 +97,14 @@ class Project:
             self._resolved[key] = known
         return known
 
+    def _is_outside(self, qualified: str) -> bool:
+        """Whether a name is a library's, not of a project that is this library."""
+        return qualified.startswith(_OUTSIDE) and qualified.partition(".")[0] not in self.by_name
+
     def _follow(self, qualified: str, importer: Module, seen: set[tuple[str, str]]) -> set[str]:
         """What a name is, each place looked at once (packages that import all of each other go in circles); empty if
         it is not bound where it should be."""
-        if qualified.startswith(_OUTSIDE) and qualified.split(".", 1)[0] not in self.by_name:
+        if self._is_outside(qualified):
             return {qualified}
         where = self.split(qualified, importer)
         if where is None or not where[1]:
@@ -97,7 +130,7 @@ class Project:
             for star in module.bindings.star_modules:
                 target = canonical(f"{star}.{rest}")
                 starred = self.split(star, module)
-                if target.startswith(_OUTSIDE) or (starred is not None and not starred[1]):  # itself, not one above it
+                if self._is_outside(target) or (starred is not None and not starred[1]):  # itself, not one above it
                     found |= self._follow(target, module, seen)
         return found
 
