@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from shardfix.analysis.tree import home
+from shardfix.analysis.tree import children, home
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ScopeNode = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -428,6 +428,8 @@ class Bindings:
             if isinstance(node, ast.Name):
                 if isinstance(node.ctx, ast.Load):
                     self._record(node, node.id, env)
+            elif isinstance(node, ast.Constant):
+                continue
             elif isinstance(node, ast.Lambda):
                 for d in [*node.args.defaults, *(d for d in node.args.kw_defaults if d)]:
                     stack.append(d)
@@ -451,7 +453,7 @@ class Bindings:
                         self._record(node, key, env)
                     stack.append(node.value)
                 else:
-                    stack.extend(ast.iter_child_nodes(node))
+                    stack.extend(children(node))
 
 
 def _merge(environments: list[Environment]) -> Environment:

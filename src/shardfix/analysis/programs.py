@@ -11,6 +11,7 @@ from shardfix.analysis.bindings import Definition
 from shardfix.analysis.model import Launch
 from shardfix.analysis.module import Module
 from shardfix.analysis.project import Project
+from shardfix.analysis.tree import children
 
 _TESTS = frozenset({"tests", "test", "testing"})
 _REGISTERING = ("register", "command", "group")  # decorators through which a function is run by its name
@@ -254,6 +255,8 @@ class _Graph:
             elif isinstance(node, ast.Name):
                 if isinstance(node.ctx, ast.Load):
                     leads_to |= self._named(node, module)
+            elif isinstance(node, ast.Constant):
+                continue
             elif isinstance(node, ast.Attribute):
                 inner = node.value
                 while isinstance(inner, ast.Attribute):
@@ -273,7 +276,7 @@ class _Graph:
             elif isinstance(node, ast.If) and _last(node.test) == "TYPE_CHECKING":
                 todo += node.orelse
             else:
-                todo.extend(ast.iter_child_nodes(node))
+                todo.extend(children(node))
 
     def _named(self, node: ast.expr, module: Module) -> set[int]:
         """What a name, or a chain of attributes of a name, stands for; the longest part that is known decides."""

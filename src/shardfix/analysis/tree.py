@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _SHARED = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)  # one object for all trees
+_LEAVES = (ast.Name, ast.Constant)  # half of all nodes, with no other node within
 
 
 class Parents:
@@ -31,13 +32,25 @@ class Parents:
         return getattr(node, "_up", None)
 
 
+def children(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes directly within a node, without those that are one object for all trees."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, ast.AST) and not isinstance(item, _SHARED):
+                    yield item
+        elif isinstance(value, ast.AST) and not isinstance(value, _SHARED):
+            yield value
+
+
 def plant(tree: ast.Module) -> Iterator[ast.AST]:
     """Tell every node of a tree what is around it, and give the nodes, each before those within it."""
     stack: list[ast.AST] = [tree]
     while stack:
         node = stack.pop()
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, _SHARED):
+        if not isinstance(node, _LEAVES):
+            for child in children(node):
                 child._up = node  # type: ignore[attr-defined]
                 stack.append(child)
         yield node
