@@ -136,9 +136,9 @@ MADE = "def make(kind):\n    return DataLoader(data[kind])\n"
             id="a first pass without gradients",
         ),
         pytest.param(
-            "train_set = load('a')\nx = DataLoader(train_set)\n" + EVAL + "check(x)\n",
+            "train_loader = DataLoader(load('a'))\n" + EVAL + "check(train_loader)\n",
             "unknown",
-            "it is named for training, and line 8 computes no gradients",
+            "it is named for training, and line 7 computes no gradients",
             id="named for training, evaluated",
         ),
         pytest.param(
@@ -225,6 +225,7 @@ MADE = "def make(kind):\n    return DataLoader(data[kind])\n"
             "",
             id="taken by a parameter",
         ),
+        pytest.param("many = {0: DataLoader(ds)}\nattach(train_dataloaders=many)\n", "train", "", id="taken in a dict"),
         pytest.param(
             "x = DataLoader(ds)\nattach(net, train_dataloaders=x)\nattach(net, val_dataloaders=x)\n",
             "unknown",
@@ -287,6 +288,11 @@ def test_a_role_is_shown_by_all_uses_or_not_at_all(text: str, role: str, why: st
     assert (found.role, found.why) == (role, why)
 
 
+def test_a_loop_without_gradients_over_training_data_evaluates_but_that_is_no_ground_for_an_edit() -> None:
+    found = site(HEAD + "train_set = load()\nx = DataLoader(train_set)\n" + EVAL + "check(x)\n").shown_role
+    assert (found.role, found.guessed) == ("eval", True)
+
+
 def test_the_file_is_the_last_that_is_asked() -> None:
     assert site({"eval_model.py": HEAD + "x = DataLoader(ds)\n"}, "eval_model.py").role == "eval"
     assert site({"eval_model.py": HEAD + "x = DataLoader(train_set)\n"}, "eval_model.py").role == "train"
@@ -334,6 +340,7 @@ READ = "def {name}():\n    for b in DataLoader(ds):\n        assert b\n"
             "train",
             id="a test that trains",
         ),
+        pytest.param("tests/test_data.py", READ.format(name="test_dataloader"), "unknown", id="called like a hook"),
         pytest.param("net.py", READ.format(name="test_net"), "eval", id="a function of no test"),
         pytest.param("test_net.py", "x = DataLoader(ds)\n", "eval", id="a script of no test"),
         pytest.param(

@@ -44,12 +44,14 @@ class Names:
     """What is said of a loader where it is built.
 
     Args:
-        own: what the loader and its dataset are called there, the strongest first.
+        own: what the loader is called there, the strongest first.
+        data: what its dataset is called.
         sampler: what its sampler is called.
         origin: what its dataset is made of, in words.
     """
 
     own: tuple[str, ...] = ()
+    data: str = ""
     sampler: str = ""
     origin: tuple[str, ...] = ()
 
@@ -91,7 +93,7 @@ def origins(module: Module, dataset: ast.expr) -> tuple[str, ...]:
 
 def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> ShownRole:
     """Train or eval, by what all loops over the loader do, by its names, and by what those who call for it say."""
-    own = _first(names.own)
+    own = _first((*names.own, names.data))
     readings = [_Reading(u, does(module, u.node, flow.aliases)) for u in _reads(module, flow)]
     evaluates = [r for r in readings if r.does == "evaluates"]
     either = [r for r in readings if r.does == "either"]
@@ -125,6 +127,8 @@ def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Sh
             why = f"{_at(module, construction, evaluates[0].use.node)} evaluates; what "
             why += f"{_at(module, construction, open_order.call)} wants it for is not shown"
             return ShownRole("unknown", why, (module.evidence(evaluates[0].use.node), module.evidence(open_order.call)))
+        if said == "train" and own == "train" and _first(names.own) == "unknown":
+            return ShownRole("eval", guessed=True)  # the data is for training, what reads it here is not
         if said == "unknown" and _agreed(names.origin) == "train":
             said = "train"
         return _unless(module, construction, "eval", said, evaluates[0].use.node)
@@ -311,12 +315,13 @@ def _handed_as(module: Module, flow: Flow) -> dict[Role, ast.AST]:
     """The roles in which calls take the loader, each with the first that does: by ``train_dataloaders=``, or as a
     parameter of that name."""
     found: dict[Role, ast.AST] = {}
-    for use in flow.of("handed", "argument"):
-        call, parent = use.node, module.parents.get(use.value)
+    for use in flow.of("handed", "argument", "escape"):  # escape: in a list or dict
+        parent = module.parents.get(use.value)
+        taken = parent.arg if isinstance(parent, ast.keyword) and parent.arg else ""
+        call = module.parents.get(parent) if taken and parent is not None else use.node
         if not isinstance(call, ast.Call):
             continue
-        taken = parent.arg if isinstance(parent, ast.keyword) and parent.arg else ""
-        for function in () if taken else module.called_functions(call):
+        for function in () if taken or use.kind == "escape" else module.called_functions(call):
             parameter = module.parameter_of(function, call, use.value)
             taken = taken or (parameter.arg if parameter is not None else "")
         said = role_of_name(taken)

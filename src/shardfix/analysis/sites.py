@@ -24,6 +24,7 @@ from shardfix.analysis.project import Project
 from shardfix.analysis.regimes import ProgramRegimes
 from shardfix.analysis.roles import Names, ShownRole, origins, role
 from shardfix.analysis.samplers import Arm, arms, describe
+from shardfix.analysis.unit_tests import is_test
 
 Kind = Literal["torch", "subclass", "partial", "foreign"]
 Form = Literal["name", "attribute", "subscript", "returned", "inline"]
@@ -230,15 +231,17 @@ class Site:
         if isinstance(parent, ast.keyword) and parent.arg:
             names.append(parent.arg)
         function = self.module.function(self.call)
-        if getattr(function, "name", "") in _HOOKS:
+        if getattr(function, "name", "") in _HOOKS and not is_test(self.module, function):
             names.append(getattr(function, "name", ""))
         origin: tuple[str, ...] = ()
+        data = ""
         if self.dataset is not None:
-            names.append(self.module.source.source(self.dataset))
+            data = self.module.source.source(self.dataset)
             origin = origins(self.module, self.dataset)
         sampler = self.arguments.value("sampler")
         named = isinstance(sampler, (ast.Name, ast.Attribute))
-        return Names(tuple(names), self.module.source.source(sampler) if sampler is not None and named else "", origin)
+        drawn = self.module.source.source(sampler) if sampler is not None and named else ""
+        return Names(tuple(names), data, drawn, origin)
 
     @property
     def _shuffles(self) -> bool:
