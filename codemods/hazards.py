@@ -127,10 +127,10 @@ def _shuffles_by_own_seed(site: Site) -> ast.Call | None:
     kinds = {arm.kind for arm in (*site.arms, *site.batch_arms, *(i for b in site.batch_arms for i in b.inner))}
     if _ordered(site) or not kinds <= {"none", "random", "distributed", "batch", "sequential"}:
         return None
-    made = [call for m in site.module.fellows for call in m.calls if ACCELERATOR in m.callee(call)]
+    speaking = [m for m in site.module.fellows if "use_seedable_sampler" in m.text]
     settings = [
         call
-        for m in site.module.fellows
+        for m in speaking
         for call in m.calls
         if any(
             k.arg == "use_seedable_sampler" and isinstance(k.value, ast.Constant) and k.value.value is True
@@ -138,7 +138,10 @@ def _shuffles_by_own_seed(site: Site) -> ast.Call | None:
         )
         and not any(k.arg in ("data_seed", None) for k in call.keywords)
     ]
-    if len(made) != 1 or len(settings) != 1 or any(seeds_alike(m, "torch") for m in site.module.fellows):
+    if len(settings) != 1:
+        return None
+    made = [call for m in site.module.fellows for call in m.calls if ACCELERATOR in m.callee(call)]
+    if len(made) != 1 or any(seeds_alike(m, "torch") for m in site.module.fellows):
         return None
     return settings[0]
 
