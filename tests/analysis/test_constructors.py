@@ -77,3 +77,38 @@ def test_of_a_name_that_may_be_something_else_the_class_is_not_known() -> None:
 def test_a_partial_that_also_goes_elsewhere_is_a_loader_in_itself() -> None:
     found = sites(HEAD + "make = partial(DataLoader, num_workers=2)\nkeep(make)\nmake(d)\n")
     assert [s.kind for s in found] == ["partial", "torch"]
+
+
+@pytest.mark.parametrize(
+    ("init", "made", "sampler"),
+    [
+        pytest.param(
+            "(self, n, *args, **kw): super().__init__(d, *args, **kw)",
+            "L(2, batch_size=2)",
+            "default (given on by L)",
+            id="all handed on",
+        ),
+        pytest.param(
+            "(self, n=None, **kw): super().__init__(d)", "L(d, sampler=s)", "default (given on by L)", id="none"
+        ),
+        pytest.param(
+            "(self, r, *args, **kw): kw.pop('shuffle', 0); super().__init__(*args, shuffle=r, **kw)",
+            "L(False)",
+            "default, shuffle=r (given on by L)",
+            id="its own shuffle",
+        ),
+        pytest.param(
+            "(self, n, **kw): super().__init__(d, **kw)", "L(2, sampler=s)", "s? (given to L)", id="a sampler"
+        ),
+        pytest.param("(self, n, **kw): super().__init__(d, **kw)", "L(2, **k)", "L (its own)", id="an unseen dict"),
+        pytest.param(
+            "(self, n, *args): super().__init__(d, *args)", "L(2, 4, True, s)", "L (its own)", id="more by position"
+        ),
+        pytest.param(
+            "(self, n, **kw): kw['sampler'] = n; super().__init__(d, **kw)", "L(2)", "L (its own)", id="a changed dict"
+        ),
+    ],
+)
+def test_what_a_class_lets_dataloader_draw_with_is_told(init: str, made: str, sampler: str) -> None:
+    text = f"from torch.utils.data import DataLoader\nclass L(DataLoader):\n    def __init__{init}\nloader = {made}\n"
+    assert site(text).sampler == sampler

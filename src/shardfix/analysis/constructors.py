@@ -116,6 +116,54 @@ def deviation(module: Module, cls: ast.ClassDef) -> str:
     return ""
 
 
+def forwarded(module: Module, cls: ast.ClassDef, call: ast.Call) -> str:
+    """What a class of arguments of its own lets DataLoader draw with, in words: ``default, shuffle=True``; empty where
+    that is not shown. It says nothing of how the class may be called otherwise."""
+    own = module.home(cls)
+    if len(cls.bases) != 1 or DATA_LOADER not in own.qualify(cls.bases[0]):
+        return ""
+    methods = [s for s in cls.body if isinstance(s, ast.FunctionDef)]
+    made = next((m for m in methods if m.name == "__init__"), None)
+    if made is None or any(_redefined(s) for s in cls.body) or any(_sets(m) for m in methods):
+        return ""
+    calls = [n for n in ast.walk(made) if isinstance(n, ast.Call) and _is_super_init(n)]
+    if len(calls) != 1:
+        return ""
+    (inner,) = calls
+    a = made.args
+    takes = {arg.arg for arg in (*a.args, *a.kwonlyargs)}
+    if a.kwarg is None and any(k.arg not in takes for k in call.keywords):
+        return ""
+    spread = [n for n in ast.walk(inner) if isinstance(n, ast.Starred)]
+    doubled = [k.value for k in inner.keywords if k.arg is None]
+    if any(not isinstance(n, ast.Name) or a.kwarg is None or n.id != a.kwarg.arg for n in doubled):
+        return ""
+    if doubled and a.kwarg is not None and not all(_takes_out(own, n, doubled) for n in _named(made, a.kwarg.arg)):
+        return ""
+    positional = len([*a.posonlyargs, *a.args]) - 1
+    if spread and (len(call.args) > positional or any(isinstance(n, ast.Starred) for n in call.args)):
+        return ""
+    given = [*inner.keywords, *(call.keywords if doubled else ())]
+    if len(inner.args) - len(spread) > 2 or any(k.arg in ("sampler", "batch_sampler") for k in given):
+        return ""
+    if doubled and any(k.arg is None for k in call.keywords):
+        return ""
+    shuffles = [k.value for k in given if k.arg == "shuffle"]
+    if not shuffles:
+        return "default"
+    return f"default, shuffle={module.source.source(shuffles[0])}"
+
+
+def _named(function: ast.FunctionDef, name: str) -> list[ast.Name]:
+    return [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name]
+
+
+def _takes_out(module: Module, name: ast.Name, handed: list[ast.expr]) -> bool:
+    """Whether ``kwargs`` is handed on there, or only asked for an item: ``kwargs.pop("shuffle", False)``."""
+    parent = module.parents[name]
+    return name in handed or (isinstance(parent, ast.Attribute) and parent.attr in ("pop", "get"))
+
+
 def _redefined(statement: ast.stmt) -> str:
     """The name by which a statement of a class body changes sampling; empty if it does not."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

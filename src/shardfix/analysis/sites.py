@@ -10,7 +10,7 @@ from typing import Literal
 from shardfix.analysis.answers import Answers, Question, settle_owner, settle_role
 from shardfix.analysis.arguments import Arguments, partial_behind
 from shardfix.analysis.bindings import Definition
-from shardfix.analysis.constructors import class_named, constructed, deviation
+from shardfix.analysis.constructors import class_named, constructed, deviation, forwarded
 from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
 from shardfix.analysis.evaluation import Evaluation, evaluation
 from shardfix.analysis.flow import Flow, follow
@@ -126,6 +126,11 @@ class Site:
             return f"not seen ({self.module.source.source(self.call.func)})"
         if self.kind != "torch":
             made = self.module.source.source(self.call.func)
+            classes = self.module.project_classes(self.call.func)
+            cls = classes[0] if len(classes) == 1 else self.module.class_definition(self.call.func)
+            told = forwarded(self.module, cls, self.call) if self.kind == "subclass" and cls is not None else ""
+            if told:
+                return f"{told} (given on by {made})"
             given = [g for way in self.arguments.paths if (g := way.get("sampler")) is not None]
             if self.kind == "subclass" and given and all(g.position is None for g in given):
                 return f"{describe(self.arms)} (given to {made})"
