@@ -93,7 +93,7 @@ def test_a_partial_that_also_goes_elsewhere_is_a_loader_in_itself() -> None:
         ),
         pytest.param(
             "(self, r, *args, **kw): kw.pop('shuffle', 0); super().__init__(*args, shuffle=r, **kw)",
-            "L(False)",
+            "L(False, [])",
             "default, shuffle=r (given on by L)",
             id="its own shuffle",
         ),

@@ -141,10 +141,12 @@ def forwarded(module: Module, cls: ast.ClassDef, call: ast.Call) -> str:
     if doubled and a.kwarg is not None and not all(_takes_out(own, n, doubled) for n in _named(made, a.kwarg.arg)):
         return ""
     positional = len([*a.posonlyargs, *a.args]) - 1
-    if spread and (len(call.args) > positional or any(isinstance(n, ast.Starred) for n in call.args)):
+    if spread and any(isinstance(n, ast.Starred) for n in call.args):
         return ""
+    plain = len(inner.args) - len(spread) + (max(len(call.args) - positional, 0) if spread else 0)
     given = [*inner.keywords, *(call.keywords if doubled else ())]
-    if len(inner.args) - len(spread) > 2 or any(k.arg in ("sampler", "batch_sampler") for k in given):
+    # Two are the dataset and the batch size.
+    if plain > 2 or any(k.arg in ("sampler", "batch_sampler") for k in given):
         return ""
     if doubled and any(k.arg is None for k in call.keywords):
         return ""
