@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from shardfix.analysis.bindings import Definition, attribute_key
-from shardfix.analysis.decorators import gives_its_result
-from shardfix.analysis.names import DATA_LOADER
-from shardfix.analysis.objects import family
+from shardfix.analysis.code.bindings import Definition, attribute_key
+from shardfix.analysis.code.decorators import gives_its_result
+from shardfix.analysis.code.names import DATA_LOADER
+from shardfix.analysis.code.objects import family
 from shardfix.analysis.sites import Site
 
 _DEPTH = 8

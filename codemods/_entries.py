@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardfix.analysis.arguments import Argument
+from shardfix.analysis.code.arguments import Argument
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropKeyword, DropStatement, Edit, ReplaceExpression, SetKeyword
 

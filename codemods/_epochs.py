@@ -8,13 +8,13 @@ from itertools import takewhile
 
 from shardfix.codemods._receivers import bound_within, receiver
 
-from shardfix.analysis.bindings import attribute_key
-from shardfix.analysis.counters import counted_up
-from shardfix.analysis.epochs import EpochLoop, loops_around, refills
-from shardfix.analysis.evaluation import evaluates
-from shardfix.analysis.module import Module
+from shardfix.analysis.code.bindings import attribute_key
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.spelling import free_name, spell_distributed_sampler
+from shardfix.analysis.loops.counters import counted_up
+from shardfix.analysis.loops.epochs import EpochLoop, loops_around, refills
+from shardfix.analysis.loops.evaluation import evaluates
 from shardfix.analysis.sites import Site
-from shardfix.analysis.spelling import free_name, spell_distributed_sampler
 from shardfix.rewrite.edits import Edit, InsertStatements, ReplaceExpression
 
 _COUNTERS = ("epoch", "epoch_index", "epoch_number")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.model import Evidence, Finding
-from shardfix.analysis.processes import is_world_size
+from shardfix.analysis.programs.processes import is_world_size
 from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.sites import Site
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from shardfix.codemods._findings import refuse
 
-from shardfix.analysis.calling import argument_of
-from shardfix.analysis.counters import Loop
-from shardfix.analysis.epochs import EpochLoop, SetEpoch
-from shardfix.analysis.evaluation import evaluates
-from shardfix.analysis.makings import makings
+from shardfix.analysis.code.calling import argument_of
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.loops.counters import Loop
+from shardfix.analysis.loops.epochs import EpochLoop, SetEpoch
+from shardfix.analysis.loops.evaluation import evaluates
+from shardfix.analysis.loops.makings import makings
+from shardfix.analysis.loops.spoken import role_of_name
 from shardfix.analysis.model import Finding
-from shardfix.analysis.module import Module
-from shardfix.analysis.processes import distributed_test, every_guard, is_main_test, is_not_main_test
+from shardfix.analysis.programs.processes import distributed_test, every_guard, is_main_test, is_not_main_test
 from shardfix.analysis.sites import Site
-from shardfix.analysis.spoken import role_of_name
 
 _DEPTH = 4
 

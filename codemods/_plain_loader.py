@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from shardfix.codemods._entries import dropped, given, renamed
 
-from shardfix.analysis.arguments import Argument
-from shardfix.analysis.module import Module, is_false
-from shardfix.analysis.samplers import Arm, arms
+from shardfix.analysis.code.arguments import Argument
+from shardfix.analysis.code.module import Module, is_false
+from shardfix.analysis.loaders.samplers import Arm, arms
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropImport, DropKeyword, Edit, SetKeyword
 

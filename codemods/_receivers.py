@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from shardfix.codemods._certainty import always_loader, only_this
 
-from shardfix.analysis.bindings import Definition, attribute_key, parameters
-from shardfix.analysis.epochs import EpochLoop
-from shardfix.analysis.module import Module
-from shardfix.analysis.objects import family
+from shardfix.analysis.code.bindings import Definition, attribute_key, parameters
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.objects import family
+from shardfix.analysis.loops.epochs import EpochLoop
 from shardfix.analysis.sites import Site
 
 _DEPTH = 8

@@ -21,11 +21,11 @@ from shardfix.codemods._shuffling import intended_shuffle, is_none, is_one, own_
 from shardfix.codemods._telling import sampler_arms
 from shardfix.codemods._unused import Taken
 
-from shardfix.analysis.bindings import Definition
-from shardfix.analysis.flow import last_name
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.module import is_false
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Evidence, Finding, Options, Tier
-from shardfix.analysis.module import is_false
-from shardfix.analysis.samplers import Arm, same_expression
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropImport, DropKeyword, Edit, SetKeyword
 

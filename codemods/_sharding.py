@@ -9,15 +9,20 @@ from shardfix.codemods._entries import dropped, fed_by, given
 from shardfix.codemods._findings import refuse
 from shardfix.codemods.insert_set_epoch import Untold, is_read_once, tell_epoch
 
-from shardfix.analysis.datasets import is_stream, means_rank, rank_in
-from shardfix.analysis.groups import Group, group_at
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.spelling import (
+    free_name,
+    spell_distributed_package,
+    spell_distributed_sampler,
+    spell_subset,
+)
+from shardfix.analysis.loaders.datasets import is_stream, means_rank, rank_in
+from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Evidence, Finding
-from shardfix.analysis.module import Module
-from shardfix.analysis.processes import is_world_size, main_process_guard, some_ranks
-from shardfix.analysis.regimes import is_accelerator
-from shardfix.analysis.samplers import Arm, same_expression
+from shardfix.analysis.programs.groups import Group, group_at
+from shardfix.analysis.programs.processes import is_world_size, main_process_guard, some_ranks
+from shardfix.analysis.programs.regimes import is_accelerator
 from shardfix.analysis.sites import Site
-from shardfix.analysis.spelling import free_name, spell_distributed_package, spell_distributed_sampler, spell_subset
 from shardfix.rewrite.edits import (
     DropImport,
     DropKeyword,

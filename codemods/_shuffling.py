@@ -8,10 +8,10 @@ from dataclasses import replace
 from shardfix.codemods._findings import refuse
 from shardfix.codemods._unused import pure
 
-from shardfix.analysis.bindings import Definition, attribute_key
+from shardfix.analysis.code.bindings import Definition, attribute_key
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Finding
-from shardfix.analysis.module import Module
-from shardfix.analysis.samplers import Arm, same_expression
 from shardfix.analysis.sites import Site
 
 

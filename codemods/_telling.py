@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from shardfix.codemods._unused import pure
 
-from shardfix.analysis.bindings import Definition, attribute_key, parameters
-from shardfix.analysis.epochs import SetEpoch
-from shardfix.analysis.flow import follow, last_name
-from shardfix.analysis.module import Module
-from shardfix.analysis.regimes import is_prepare
+from shardfix.analysis.code.bindings import Definition, attribute_key, parameters
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.flow import follow
+from shardfix.analysis.loops.epochs import SetEpoch
+from shardfix.analysis.programs.regimes import is_prepare
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropStatement, Edit, InsertStatements, ReplaceExpression
 

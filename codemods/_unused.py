@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from shardfix.analysis.bindings import Definition
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.module import Module
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
 
 _QUESTIONS = frozenset(
     {"isinstance", "hasattr", "getattr", "callable", "len", "int", "bool", "str", "float", "range", "zip", "enumerate"}

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from shardfix.analysis.bindings import Definition
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.project import Project
+from shardfix.analysis.code.spelling import below_imports
 from shardfix.analysis.model import Change, Location, Options
-from shardfix.analysis.module import Module
-from shardfix.analysis.project import Project
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
-from shardfix.analysis.spelling import below_imports
 from shardfix.rewrite.edits import AddImport, CreateFile, Edit, InsertStatements, Span, WrapExpression
 
 VENDORED = "shardfix_sanitizer"

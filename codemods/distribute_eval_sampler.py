@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import shard
 
-from shardfix.analysis.accumulation import accumulated, same_source
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.learning import does, evaluates
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.samplers import Arm
+from shardfix.analysis.loops.accumulation import accumulated, same_source
+from shardfix.analysis.loops.learning import does, evaluates
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
-from shardfix.analysis.module import Module
-from shardfix.analysis.processes import distributed_test, is_world_size, main_process_guard
+from shardfix.analysis.programs.processes import distributed_test, is_world_size, main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
-from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropImport, Edit, ReplaceExpression, SetKeyword
 

@@ -9,8 +9,8 @@ from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._sharding import one_process, shard, splits_shards
 from shardfix.codemods.insert_set_epoch import Untold, tell_epoch
 
-from shardfix.analysis.accumulation import accumulated
-from shardfix.analysis.generators import seeds_alike
+from shardfix.analysis.loaders.generators import seeds_alike
+from shardfix.analysis.loops.accumulation import accumulated
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site

@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._sharding import is_streaming, sampler_data, split_by_hand
 
-from shardfix.analysis.accumulation import accumulated
-from shardfix.analysis.caches import cache_by_step
-from shardfix.analysis.datasets import cut_in
-from shardfix.analysis.evaluation import gathers_itself
-from shardfix.analysis.flow import Use, last_name
-from shardfix.analysis.generators import seeds_alike, unsynchronised
-from shardfix.analysis.groups import group_at
+from shardfix.analysis.code.module import Module, is_false
+from shardfix.analysis.code.names import ACCELERATOR, last_name
+from shardfix.analysis.loaders.caches import cache_by_step
+from shardfix.analysis.loaders.datasets import cut_in
+from shardfix.analysis.loaders.flow import Use
+from shardfix.analysis.loaders.generators import seeds_alike, unsynchronised
+from shardfix.analysis.loaders.samplers import Arm
+from shardfix.analysis.loops.accumulation import accumulated
+from shardfix.analysis.loops.evaluation import gathers_itself
 from shardfix.analysis.model import Evidence, Finding, Location, Options
-from shardfix.analysis.module import Module, is_false
-from shardfix.analysis.names import ACCELERATOR
-from shardfix.analysis.processes import (
+from shardfix.analysis.programs.groups import group_at
+from shardfix.analysis.programs.processes import (
     distributed_test,
     is_not_main_test,
     is_rank,
@@ -25,9 +26,8 @@ from shardfix.analysis.processes import (
     main_process_guard,
     some_ranks,
 )
-from shardfix.analysis.regimes import is_accelerator
+from shardfix.analysis.programs.regimes import is_accelerator
 from shardfix.analysis.rules import Example, Planned, Rule
-from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
 
 

@@ -11,14 +11,13 @@ from shardfix.codemods._findings import refuse
 from shardfix.codemods._in_vain import may_run, never_run, told_another, told_in_vain
 from shardfix.codemods._telling import surely_prepared
 
-from shardfix.analysis.epochs import set_epoch_calls, untold
-from shardfix.analysis.evaluation import evaluates
-from shardfix.analysis.flow import last_name
+from shardfix.analysis.code.module import Module, is_false
+from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, last_name
+from shardfix.analysis.loaders.samplers import Arm
+from shardfix.analysis.loops.epochs import set_epoch_calls, untold
+from shardfix.analysis.loops.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
-from shardfix.analysis.module import Module, is_false
-from shardfix.analysis.names import DISTRIBUTED_SAMPLER
 from shardfix.analysis.rules import Example, Planned, Rule
-from shardfix.analysis.samplers import Arm
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import Edit, ReplaceExpression
 

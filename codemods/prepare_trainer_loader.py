@@ -10,11 +10,11 @@ from shardfix.codemods import remove_redundant_sampler
 from shardfix.codemods._findings import refuse
 from shardfix.codemods._sharding import is_streaming, split_by_hand
 
-from shardfix.analysis.accelerators import is_trainer_hook
-from shardfix.analysis.flow import follow
+from shardfix.analysis.loaders.flow import follow
 from shardfix.analysis.model import Change, Finding, Location, Options
-from shardfix.analysis.owners import Ownership
-from shardfix.analysis.processes import main_process_guard
+from shardfix.analysis.programs.accelerators import is_trainer_hook
+from shardfix.analysis.programs.owners import Ownership
+from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import Edit, WrapExpression

@@ -11,7 +11,7 @@ from shardfix.codemods._removal import Removal, removal_of, taken
 from shardfix.codemods._telling import Retold, asked_through, needs_telling, retell
 from shardfix.codemods._unused import unused_statements
 
-from shardfix.analysis.epochs import SetEpoch
+from shardfix.analysis.loops.epochs import SetEpoch
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site

@@ -167,8 +167,8 @@ def test_the_settings_shown_are_read(tmp_path: Path) -> None:
 
 
 def test_the_comments_shown_are_understood() -> None:
+    from shardfix.analysis.code.module import parse
     from shardfix.analysis.comments import read_comments
-    from shardfix.analysis.module import parse
 
     comments = read_comments(parse("train.py", block_with("python", "# shardfix:")))
     assert [keep.codes for keep in comments.keeps.values()] == [("SHD201",)]

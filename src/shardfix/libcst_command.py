@@ -52,8 +52,8 @@ def command_for(rule: Rule) -> type:
 def _transform(rule: Rule, tree: libcst.Module, filename: str | None) -> tuple[libcst.Module, list[str]]:
     import libcst
 
-    from shardfix.analysis.module import ParseFailure, parse
-    from shardfix.analysis.project import link
+    from shardfix.analysis.code.module import ParseFailure, parse
+    from shardfix.analysis.code.project import link
     from shardfix.reading import Reading
     from shardfix.sources.text import SourceError, decode
     from shardfix.staging import stage

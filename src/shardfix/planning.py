@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from shardfix.analysis.answers import answers_for, lines_of, most_specific
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.project import Project
 from shardfix.analysis.comments import Comments, Keep, read_comments
-from shardfix.analysis.libraries import LIBRARIES
+from shardfix.analysis.loaders.libraries import LIBRARIES
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
-from shardfix.analysis.module import Module
-from shardfix.analysis.processes import main_process_guard
-from shardfix.analysis.programs import is_test
-from shardfix.analysis.project import Project
+from shardfix.analysis.programs.processes import main_process_guard
+from shardfix.analysis.programs.programs import is_test
+from shardfix.analysis.programs.regimes import ProgramRegimes, program_regimes
 from shardfix.analysis.refusals import REFUSALS
-from shardfix.analysis.regimes import ProgramRegimes, program_regimes
 from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.codemods import RULES
 from shardfix.codemods._findings import refuse

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Sequence
 from typing import Literal
 
+from shardfix.analysis.code.project import Project
 from shardfix.analysis.model import Change, Location
-from shardfix.analysis.processes import main_process_guard
-from shardfix.analysis.project import Project
+from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.sites import Site
 from shardfix.planning import Plan, sites_of
 from shardfix.proof.launch import Verifier, VerifierError, torch_available

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardfix.analysis.beyond import Beyond, beyond, constructions, imports
+from shardfix.analysis.code.module import Module, ParseFailure, parse
+from shardfix.analysis.code.project import Project, link
+from shardfix.analysis.loaders.beyond import Beyond, beyond, constructions, imports
 from shardfix.analysis.model import Evidence, Location, Options
-from shardfix.analysis.module import Module, ParseFailure, parse
-from shardfix.analysis.project import Project, link
 from shardfix.analysis.sites import loader_subclasses
 from shardfix.config import Config
 from shardfix.result import Problem

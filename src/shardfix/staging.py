@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from shardfix.analysis.code.module import ParseFailure
+from shardfix.analysis.code.project import Project
 from shardfix.analysis.model import Change, Finding, Location, SiteReport
-from shardfix.analysis.module import ParseFailure
-from shardfix.analysis.project import Project
 from shardfix.analysis.refusals import REFUSALS
 from shardfix.planning import Plan, make_plan
 from shardfix.reading import Reading, reread

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from textwrap import dedent
 
+from shardfix.analysis.code.module import Module, parse
+from shardfix.analysis.code.project import Project, link
 from shardfix.analysis.model import Options
-from shardfix.analysis.module import Module, parse
-from shardfix.analysis.project import Project, link
 from shardfix.analysis.sites import Site
 from shardfix.planning import sites_of
 

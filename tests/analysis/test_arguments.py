@@ -8,7 +8,7 @@ import pytest
 import torch.utils.data
 from loaders import site
 
-from shardfix.analysis.names import SIGNATURES
+from shardfix.analysis.code.names import SIGNATURES
 
 HEAD = "from torch.utils.data import DataLoader\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from loaders import site
 
-from shardfix.analysis.accumulation import accumulated
+from shardfix.analysis.loops.accumulation import accumulated
 
 HEAD = "import torch\nimport torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
 LOADER = "val_loader = DataLoader(val_set)\nhits = torch.zeros(len(val_set))\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from loaders import site
 
-from shardfix.analysis.groups import group_at
+from shardfix.analysis.programs.groups import group_at
 
 HEAD = "import torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from loaders import expression, module, project, sites
 
-from shardfix.analysis.names import canonical
+from shardfix.analysis.code.names import canonical
 
 LOADER = frozenset(("torch.utils.data.DataLoader",))
 

@@ -7,7 +7,7 @@ import ast
 import pytest
 from loaders import module, project
 
-from shardfix.analysis.processes import is_main_test, main_process_guard
+from shardfix.analysis.programs.processes import is_main_test, main_process_guard
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from loaders import project, site
 
 from shardfix.analysis.model import Evidence, Launch, Location, Options
-from shardfix.analysis.programs import find_programs
-from shardfix.analysis.regimes import program_regimes, regime_of
+from shardfix.analysis.programs.programs import find_programs
+from shardfix.analysis.programs.regimes import program_regimes, regime_of
 
 DDP = "import torch.distributed as dist\n"
 LOADER = "from torch.utils.data import DataLoader\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shardfix.analysis.module import parse
-from shardfix.analysis.project import link
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
 
 
 def test_a_name_of_an_unread_file_stays_as_it_is_in_the_project_of_a_library() -> None:

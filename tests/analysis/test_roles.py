@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from loaders import site
 
-from shardfix.analysis.spoken import role_of_name
+from shardfix.analysis.loops.spoken import role_of_name
 
 HEAD = "import torch\nimport torch.distributed as dist\nfrom torch.utils.data import DataLoader\n"
 

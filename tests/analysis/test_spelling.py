@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from loaders import module
 
-from shardfix.analysis.spelling import spell_distributed_package, spell_distributed_sampler, spell_subset
+from shardfix.analysis.code.spelling import spell_distributed_package, spell_distributed_sampler, spell_subset
 from shardfix.rewrite.edits import AddImport
 
 SAMPLER = "from torch.utils.data.distributed import DistributedSampler\n"

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from shardfix.analysis.module import ParseFailure, parse
-from shardfix.analysis.syntax import explain_syntax_error
+from shardfix.analysis.code.module import ParseFailure, parse
+from shardfix.analysis.code.syntax import explain_syntax_error
 
 
 def failure(text: str) -> tuple[str, str]:

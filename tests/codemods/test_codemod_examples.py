@@ -8,9 +8,9 @@ from typing import Literal, cast
 import pytest
 from shardfix.codemods import RULES
 
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options, Target
-from shardfix.analysis.module import parse
-from shardfix.analysis.project import link
 from shardfix.analysis.rules import Example, Rule
 from shardfix.planning import Plan, make_plan
 from shardfix.rewrite.applier import apply

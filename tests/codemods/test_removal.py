@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options
-from shardfix.analysis.module import parse
-from shardfix.analysis.project import link
 from shardfix.planning import Plan, make_plan
 from shardfix.rewrite.applier import apply
 

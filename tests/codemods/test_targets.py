@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from plans import codes, edited, planned
 
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options, Target
-from shardfix.analysis.module import parse
-from shardfix.analysis.project import link
 from shardfix.config import Config
 from shardfix.engine import migrate
 from shardfix.planning import make_plan

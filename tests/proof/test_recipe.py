@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options
-from shardfix.analysis.module import parse
-from shardfix.analysis.project import link
-from shardfix.analysis.regimes import program_regimes
+from shardfix.analysis.programs.regimes import program_regimes
 from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.proof.model import StandIn
 from shardfix.proof.recipe import Sliced, Unproven, program, recipe

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, cast, get_args
 
+from shardfix.analysis.code.module import Module
 from shardfix.analysis.model import Evidence, Owner, Role, Setting
-from shardfix.analysis.module import Module
-from shardfix.analysis.owners import Ownership
-from shardfix.analysis.regimes import ProgramRegimes
+from shardfix.analysis.programs.owners import Ownership
+from shardfix.analysis.programs.regimes import ProgramRegimes
 
 Question = Literal["owner", "role", "epoch", "metric"]
 

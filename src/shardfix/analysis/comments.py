@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardfix.analysis.answers import VOCABULARY, Answer
+from shardfix.analysis.code.module import Module
 from shardfix.analysis.model import Evidence, Location
-from shardfix.analysis.module import Module
 
 _COMMENT = re.compile(r"#\s*shardfix:\s*")
 _KEEP = re.compile(r"keep\b(?:\[(?P<codes>[^\]]*)\])?\s*(?P<reason>.*)$")

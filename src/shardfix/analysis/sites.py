@@ -8,23 +8,23 @@ from functools import cached_property
 from typing import Literal
 
 from shardfix.analysis.answers import Answers, Question, settle_owner, settle_role
-from shardfix.analysis.arguments import Arguments, partial_behind
-from shardfix.analysis.bindings import Definition
-from shardfix.analysis.constructors import class_named, constructed, deviation, forwarded
-from shardfix.analysis.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
-from shardfix.analysis.evaluation import Evaluation, evaluation
-from shardfix.analysis.flow import Flow, follow
-from shardfix.analysis.libraries import library_of
+from shardfix.analysis.code.arguments import Arguments, partial_behind
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import DATA_LOADER
+from shardfix.analysis.code.project import Project
+from shardfix.analysis.loaders.constructors import class_named, constructed, deviation, forwarded
+from shardfix.analysis.loaders.flow import Flow, follow
+from shardfix.analysis.loaders.libraries import library_of
+from shardfix.analysis.loaders.samplers import Arm, arms, describe
+from shardfix.analysis.loops.epochs import EpochLoops, SetEpoch, epoch_loops, set_epoch_calls, tells
+from shardfix.analysis.loops.evaluation import Evaluation, evaluation
+from shardfix.analysis.loops.roles import Names, ShownRole, origins, role
 from shardfix.analysis.model import Evidence, Location, Options, Owner, Role
-from shardfix.analysis.module import Module
-from shardfix.analysis.names import DATA_LOADER
-from shardfix.analysis.owners import Ownership, ownership
-from shardfix.analysis.processes import distributed_test
-from shardfix.analysis.project import Project
-from shardfix.analysis.regimes import ProgramRegimes
-from shardfix.analysis.roles import Names, ShownRole, origins, role
-from shardfix.analysis.samplers import Arm, arms, describe
-from shardfix.analysis.unit_tests import is_test
+from shardfix.analysis.programs.owners import Ownership, ownership
+from shardfix.analysis.programs.processes import distributed_test
+from shardfix.analysis.programs.regimes import ProgramRegimes
+from shardfix.analysis.programs.unit_tests import is_test
 
 Kind = Literal["torch", "subclass", "partial", "foreign"]
 Form = Literal["name", "attribute", "subscript", "returned", "inline"]

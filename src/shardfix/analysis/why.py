@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from shardfix.analysis.flow import Use, UseKind, last_name
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.flow import Use, UseKind
 from shardfix.analysis.model import Step
-from shardfix.analysis.module import Module
-from shardfix.analysis.processes import main_process_guard
+from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.sites import Site
 
 # Ends of a way, the telling ones first: a way that was shown is not shown again.

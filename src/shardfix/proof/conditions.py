@@ -6,9 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.names import DATA_LOADER, SAMPLER_KINDS
-from shardfix.analysis.samplers import arms
+from shardfix.analysis.code.names import DATA_LOADER, SAMPLER_KINDS, last_name
+from shardfix.analysis.loaders.samplers import arms
 from shardfix.proof.choices import text_of
 from shardfix.proof.regime import call, comparison, dotted, literal, name, value_of
 from shardfix.proof.stop import DEPTH

@@ -6,9 +6,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shardfix.analysis.bindings import Definition
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.names import DATA_LOADER
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.names import DATA_LOADER, last_name
 from shardfix.proof.choices import text_of
 from shardfix.proof.regime import call, default_of, dotted, literal, name
 from shardfix.proof.stop import DEPTH, Stop

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.names import ACCELERATOR
-from shardfix.analysis.regimes import is_hf_trainer
+from shardfix.analysis.code.names import ACCELERATOR, last_name
+from shardfix.analysis.programs.regimes import is_hf_trainer
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import text_of
 from shardfix.proof.regime import call, comparison, dotted, literal, name, tells_regime

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardfix.analysis.names import DATA_LOADER, INIT_PROCESS_GROUP
-from shardfix.analysis.processes import distributed_test, main_process_guard
+from shardfix.analysis.code.names import DATA_LOADER, INIT_PROCESS_GROUP
+from shardfix.analysis.programs.processes import distributed_test, main_process_guard
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import Choices, listed, named, text_of
 from shardfix.proof.kept import conditions_of, folded, needed, reads, unset

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.module import Module
-from shardfix.analysis.processes import distributed_test, is_main_test, is_rank, is_world_size, name_of
-from shardfix.analysis.regimes import is_accelerator
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.programs.processes import distributed_test, is_main_test, is_rank, is_world_size, name_of
+from shardfix.analysis.programs.regimes import is_accelerator
 
 ACCELERATOR_VALUES = frozenset(
     {

@@ -6,12 +6,11 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardfix.analysis.arguments import Arguments
-from shardfix.analysis.bindings import Definition, ScopeNode
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.module import Module
-from shardfix.analysis.names import DATA_LOADER
-from shardfix.analysis.processes import distributed_test
+from shardfix.analysis.code.arguments import Arguments
+from shardfix.analysis.code.bindings import Definition, ScopeNode
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import DATA_LOADER, last_name
+from shardfix.analysis.programs.processes import distributed_test
 from shardfix.proof.choices import Choices, text_of
 from shardfix.proof.conditions import Conditions
 from shardfix.proof.indices import Indices

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardfix.analysis.epochs import EpochLoop, SetEpoch, counter_of, untold
-from shardfix.analysis.evaluation import evaluates
-from shardfix.analysis.flow import last_name
-from shardfix.analysis.names import BATCH_SAMPLER, DATA_LOADER, DISTRIBUTED_SAMPLER
+from shardfix.analysis.code.names import BATCH_SAMPLER, DATA_LOADER, DISTRIBUTED_SAMPLER, last_name
+from shardfix.analysis.loops.epochs import EpochLoop, SetEpoch, counter_of, untold
+from shardfix.analysis.loops.evaluation import evaluates
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import text_of
 from shardfix.proof.regime import call, literal, name

@@ -1,0 +1,96 @@
+"""The names of the libraries that matter, each under the one name it is known by here."""
+
+from __future__ import annotations
+
+import ast
+
+DATA_LOADER = "torch.utils.data.DataLoader"
+DISTRIBUTED_SAMPLER = "torch.utils.data.distributed.DistributedSampler"
+SEQUENTIAL_SAMPLER = "torch.utils.data.SequentialSampler"
+RANDOM_SAMPLER = "torch.utils.data.RandomSampler"
+BATCH_SAMPLER = "torch.utils.data.BatchSampler"
+ACCELERATOR = "accelerate.Accelerator"
+
+SAMPLER_KINDS = {
+    DISTRIBUTED_SAMPLER: "distributed",
+    SEQUENTIAL_SAMPLER: "sequential",
+    RANDOM_SAMPLER: "random",
+    BATCH_SAMPLER: "batch",
+    "torch.utils.data.WeightedRandomSampler": "weighted",
+    "torch.utils.data.SubsetRandomSampler": "subset-random",
+}
+
+# The parameters in the order in which positional arguments bind (torch 2.13; the order has not changed since 1.2).
+SIGNATURES: dict[str, tuple[str, ...]] = {
+    DATA_LOADER: (
+        "dataset",
+        "batch_size",
+        "shuffle",
+        "sampler",
+        "batch_sampler",
+        "num_workers",
+        "collate_fn",
+        "pin_memory",
+        "drop_last",
+        "timeout",
+        "worker_init_fn",
+        "multiprocessing_context",
+        "generator",
+    ),
+    DISTRIBUTED_SAMPLER: ("dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last"),
+    SEQUENTIAL_SAMPLER: ("data_source",),
+    RANDOM_SAMPLER: ("data_source", "replacement", "num_samples", "generator"),
+    BATCH_SAMPLER: ("sampler", "batch_size", "drop_last"),
+    "torch.utils.data.WeightedRandomSampler": ("weights", "num_samples", "replacement", "generator"),
+    "torch.utils.data.SubsetRandomSampler": ("indices", "generator"),
+}
+
+_DATA_MODULES = (
+    "torch.utils.data",
+    "torch.utils.data.dataloader",
+    "torch.utils.data.sampler",
+    "torch.utils.data.distributed",
+    "torch.utils.data.dataset",
+)
+_CANONICAL: dict[str, str] = {}
+for _module in _DATA_MODULES:
+    for _known in (DATA_LOADER, *SAMPLER_KINDS):
+        _CANONICAL[f"{_module}.{_known.rsplit('.', 1)[1]}"] = _known
+    for _name in ("IterableDataset", "Subset", "random_split", "TensorDataset", "ConcatDataset", "Dataset"):
+        _CANONICAL[f"{_module}.{_name}"] = f"torch.utils.data.{_name}"
+_CANONICAL["accelerate.accelerator.Accelerator"] = ACCELERATOR
+for _prefix in ("accelerate.data_loader", "accelerate"):
+    _CANONICAL[f"{_prefix}.prepare_data_loader"] = "accelerate.data_loader.prepare_data_loader"
+for _prefix in ("torch.distributed.distributed_c10d",):
+    for _name in ("init_process_group", "get_rank", "get_world_size", "is_initialized", "all_reduce"):
+        _CANONICAL[f"{_prefix}.{_name}"] = f"torch.distributed.{_name}"
+
+
+def canonical(qualified: str) -> str:
+    """The one name under which a re-exported class or function is known; any other name comes back as it is.
+
+    >>> canonical("torch.utils.data.dataloader.DataLoader")
+    'torch.utils.data.DataLoader'
+    """
+    return _CANONICAL.get(qualified, qualified)
+
+
+WRAPPERS_DDP = frozenset(
+    {
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+        "torch.distributed._composable.fsdp.fully_shard",
+        "apex.parallel.DistributedDataParallel",
+        "torch.nn.parallel.DistributedDataParallelCPU",
+    }
+)
+INIT_PROCESS_GROUP = "torch.distributed.init_process_group"
+
+
+def last_name(func: ast.expr) -> str:
+    """The last component of a callee: ``a.b.c`` gives ``c``."""
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else ""

@@ -1,0 +1,1 @@
+"""The loaders of a project: how each is built, with which sampler, over which dataset."""

@@ -1,0 +1,614 @@
+"""Where a value goes: from the expression that makes a loader or sampler, forward to everything that uses it."""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from shardfix.analysis.code.calling import Function, derived_classes
+from shardfix.analysis.code.decorators import gives_its_result
+from shardfix.analysis.code.module import Module, attribute_key
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.objects import (
+    constructed_somewhere,
+    crowded,
+    family,
+    field_of,
+    imported_loads,
+    instance_loads,
+    named_fields,
+    self_loads,
+)
+from shardfix.analysis.loaders.rebinding import Rebinding, always_before, rebindings, replaced
+from shardfix.analysis.programs.accelerators import is_accelerator, is_prepare, is_trainer_hook
+
+UseKind = Literal[
+    "prepare",
+    "iterate",
+    "next",
+    "attribute",
+    "argument",
+    "handed",
+    "escape",
+    "returned",
+    "length",
+    "sanitize",
+    "discarded",
+]
+Selector = int | str
+ANY = "*"
+ITERATOR = "~"
+_LIMIT = 4000  # steps; a value that goes further than this is reported as escaping
+
+_ITERATES = frozenset(
+    {"enumerate", "zip", "iter", "reversed", "map", "list", "tuple", "islice", "cycle", "chain", "sorted"}
+)
+_PROGRESS = frozenset(
+    {"tqdm", "trange", "track", "progress_bar", "ProgressBar", "log_every", "tqdm_notebook", "Progbar"}
+)
+_HARMLESS = frozenset({"print", "isinstance", "type", "id", "hasattr", "getattr", "callable", "str", "repr"})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Use:
+    """One use of the value.
+
+    Args:
+        kind: what happens to it; ``argument`` of a call that is not seen into, ``handed`` to one that is followed.
+        node: the loop, call, attribute or other node that uses it; it may stand in another file.
+        value: the expression that stands for the value there.
+        prepared: the ``prepare`` call it went through before, if any.
+        calls: the calls through whose parameters it came here, outermost first.
+    """
+
+    kind: UseKind
+    node: ast.AST
+    value: ast.expr
+    prepared: ast.Call | None
+    calls: tuple[ast.Call, ...]
+    state: _State = field(repr=False)
+
+    @property
+    def via(self) -> tuple[ast.expr, ...]:
+        """The expressions that stood for the value on its way here, from the construction on."""
+        found: list[ast.expr] = []
+        state: _State | None = self.state
+        while state is not None:
+            found.append(state.node)
+            state = state.before
+        return tuple(dict.fromkeys(reversed(found)))
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """All uses of a value in the project.
+
+    Args:
+        uses: what becomes of it, in the order in which it is found.
+        aliases: the expressions that stand for it.
+        bounded: whether it goes through more code than is followed.
+        lost: the qualified names of what it is handed to that no parsed file of the project defines.
+    """
+
+    uses: tuple[Use, ...]
+    aliases: frozenset[ast.expr]
+    bounded: bool = False
+    lost: frozenset[str] = frozenset()
+
+    def of(self, *kinds: UseKind) -> list[Use]:
+        """The uses of some kinds."""
+        return [u for u in self.uses if u.kind in kinds]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    """An expression, how the value is got at from it (``loaders["train"]``), and how it came there."""
+
+    node: ast.expr
+    access: tuple[Selector, ...] = ()
+    prepared: ast.Call | None = None
+    calls: tuple[ast.Call, ...] = ()
+    before: _State | None = field(default=None, repr=False)
+
+    def at(self, node: ast.expr, access: tuple[Selector, ...] | None = None) -> _State:
+        """The value at the next expression on its way."""
+        return _State(node, self.access if access is None else access, self.prepared, self.calls, self)
+
+    def held(self, access: tuple[Selector, ...]) -> _State:
+        """The value at the same expression, got at otherwise."""
+        return replace(self, access=access)
+
+
+def follow(
+    module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] = (), *, only: ast.expr | None = None
+) -> Flow:
+    """Follow the value of ``origin`` through names, attributes, containers, parameters, returns and files.
+
+    Args:
+        only: of the calls that get the value from one function (the reads, of a property) the one to follow.
+    """
+    if only is not None:
+        return _follow(module, origin, prepare_functions, only)
+    known = module.project.flows if module.project is not None else {}
+    if (origin, prepare_functions) not in known:
+        known[origin, prepare_functions] = _follow(module, origin, prepare_functions)
+    return known[origin, prepare_functions]
+
+
+def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...], only: ast.expr | None = None) -> Flow:
+    walker = _Walker(module, prepare_functions, only)
+    walker.push(_State(origin))
+    steps = 0
+    while walker.queue and steps < _LIMIT:
+        walker.step(walker.queue.popleft())
+        steps += 1
+    return Flow(
+        tuple(walker.uses), frozenset(walker.aliases), bool(walker.queue) or walker.crowded, frozenset(walker.lost)
+    )
+
+
+class _Walker:
+    def __init__(self, module: Module, prepare_functions: tuple[str, ...], only: ast.expr | None = None) -> None:
+        self.module = module  # answers for the nodes of every file
+        self.only = only
+        self.prepare_functions = prepare_functions
+        self.queue: deque[_State] = deque()
+        self.seen: set[tuple[ast.expr, tuple[Selector, ...], bool, tuple[ast.Call, ...]]] = set()
+        self.uses: list[Use] = []
+        self.aliases: set[ast.expr] = set()
+        self.used: set[tuple[str, ast.AST, bool]] = set()
+        self.lost: set[str] = set()
+        self.rebound: dict[Module, list[Rebinding]] = {}
+        self.crowded = False
+
+    def push(self, state: _State) -> None:
+        key = (state.node, state.access, state.prepared is not None, state.calls)
+        if key not in self.seen and len(state.access) <= 4 and not self.prepared_in_place(state):
+            self.seen.add(key)
+            self.queue.append(state)
+
+    def prepared_in_place(self, state: _State) -> bool:
+        """Whether the raw value is no longer in a container: prepare() has replaced it by what it makes of it."""
+        if not state.access or state.prepared is not None or not isinstance(state.node, (ast.Name, ast.Attribute)):
+            return False
+        m = self.module.home(state.node)
+        if m not in self.rebound:
+            self.rebound[m] = rebindings(m, self.prepare_functions)
+        return bool(self.rebound[m]) and replaced(m, self.rebound[m], state.node, state.access[0])
+
+    def use(self, kind: UseKind, node: ast.AST, state: _State) -> None:
+        key = (kind, node, state.prepared is not None)
+        if key not in self.used:
+            self.used.add(key)
+            self.uses.append(Use(kind, node, state.node, state.prepared, state.calls, state))
+
+    # -- one step --------------------------------------------------------------------------------------------
+
+    def step(self, s: _State) -> None:
+        m, node = self.module, s.node
+        if s.access == ():
+            self.aliases.add(node)
+        parent = m.parents[node]
+        if isinstance(parent, ast.Call):
+            self.argument(s, parent, node)
+        elif isinstance(parent, ast.keyword):
+            call = m.parents[parent]
+            if isinstance(call, ast.Call):
+                self.argument(s, call, parent)
+            else:
+                self.use("escape", parent, s)
+        elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
+            for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
+                self.assign(s, target)
+        elif isinstance(parent, ast.NamedExpr):
+            self.assign(s, parent.target)
+            self.push(s.at(parent))
+        elif isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
+            if isinstance(parent, ast.Set) or isinstance(parent.ctx, ast.Load):
+                self.container(s, parent, parent.elts.index(node))
+        elif isinstance(parent, ast.Dict):
+            position = next(i for i, v in enumerate(parent.values) if v is node) if node in parent.values else -1
+            key = parent.keys[position] if position >= 0 else None
+            selector = key.value if isinstance(key, ast.Constant) and isinstance(key.value, (str, int)) else ANY
+            self.push(s.at(parent, (selector, *s.access)))
+        elif isinstance(parent, (ast.Return, ast.Yield)):
+            self.returned(s, parent, s.access if isinstance(parent, ast.Return) else (ANY, *s.access))
+        elif isinstance(parent, (ast.IfExp, ast.BoolOp)):
+            if not (isinstance(parent, ast.IfExp) and parent.test is node):
+                self.push(s.at(parent))
+        elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if parent.iter is node:
+                self.loop(s, parent)
+        elif isinstance(parent, ast.Attribute):
+            self.attribute(s, parent)
+        elif isinstance(parent, ast.Subscript):
+            self.subscript(s, parent)
+        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            self.push(s.at(parent, (ANY, *s.access)))
+        elif isinstance(parent, ast.Await):
+            self.push(s.at(parent))
+        elif isinstance(parent, ast.Starred):
+            self.starred(s, parent)
+        elif isinstance(parent, ast.withitem):
+            self.managed(s, parent)
+        elif isinstance(parent, ast.Lambda):
+            self.use("escape", parent, s)
+        elif isinstance(parent, ast.Expr):
+            self.use("discarded", parent, s)
+
+    def managed(self, s: _State, item: ast.withitem) -> None:
+        """``with make() as loader:`` for a function that yields the loader."""
+        if s.access[:1] == (ANY,) and item.optional_vars is not None:
+            self.assign(s.held(s.access[1:]), item.optional_vars)
+        elif item.optional_vars is not None:
+            self.use("escape", item, s)
+
+    def starred(self, s: _State, starred: ast.Starred) -> None:
+        outer = self.module.parents[starred]
+        if isinstance(outer, ast.Call) and s.access:
+            place = s.access[0]
+            if (
+                isinstance(place, int)
+                and place >= 0
+                and is_prepare(self.module.home(outer), outer, self.prepare_functions)
+            ):
+                before = outer.args.index(starred)
+                if not any(isinstance(a, ast.Starred) for a in outer.args[:before]):
+                    self.use("prepare", outer, s.held(s.access[1:]))
+                    self.push(replace(s.at(outer, (before + place, *s.access[1:])), prepared=outer))
+                    return
+            self.argument(s.held(s.access[1:]), outer, starred)
+        elif isinstance(outer, (ast.Tuple, ast.List)):
+            self.push(s.at(outer, (ANY, *s.access[1:])))
+
+    def container(self, s: _State, parent: ast.Tuple | ast.List | ast.Set, position: int) -> None:
+        outer = self.module.parents[parent]
+        if (
+            isinstance(outer, ast.Assign)
+            and isinstance(parent, (ast.Tuple, ast.List))
+            and outer.value is parent
+            and len(outer.targets) == 1
+            and isinstance(outer.targets[0], (ast.Tuple, ast.List))
+            and len(outer.targets[0].elts) == len(parent.elts)
+            and not any(isinstance(e, ast.Starred) for e in [*outer.targets[0].elts, *parent.elts])
+        ):
+            self.assign(s, outer.targets[0].elts[position])
+            return
+        self.push(s.at(parent, (position, *s.access)))
+
+    # -- targets ---------------------------------------------------------------------------------------------
+
+    def assign(self, s: _State, target: ast.expr) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for i, element in enumerate(target.elts):
+                inner = element.value if isinstance(element, ast.Starred) else element
+                if s.access and (s.access[0] in (i, ANY) or (isinstance(s.access[0], int) and s.access[0] < 0)):
+                    self.assign(s.held(s.access[1:]), inner)
+        elif isinstance(target, ast.Name):
+            self.definition(s, target, target.id)
+        elif isinstance(target, ast.Attribute):
+            key = attribute_key(target)
+            if key is not None:
+                self.definition(s, target, key)
+            self.object_attribute(s, target)
+        elif isinstance(target, ast.Subscript):
+            index = target.slice
+            selector = index.value if isinstance(index, ast.Constant) and isinstance(index.value, (str, int)) else ANY
+            self.stored(s, target.value, selector)
+
+    def definition(self, s: _State, target: ast.expr, key: str) -> None:
+        for d in self.module.bindings.definitions_at(target, key):
+            for reader in [*self.module.bindings.readers(d), *imported_loads(self.module, d)]:
+                self.push(s.at(reader))
+
+    def object_attribute(self, s: _State, target: ast.Attribute) -> None:
+        """``x.attribute = value``: the loads of that attribute on the same object in other places."""
+        m = self.module
+        cls = m.class_of(target)
+        if isinstance(target.value, ast.Name) and target.value.id == "self" and cls is not None:
+            if self.stands(target):
+                prepares = self.prepared_later(s, cls, target.attr, target)
+                for load in self_loads(m, cls, target.attr):
+                    # A definition in the load's own method decides, and what prepare() returns replaces the value.
+                    if not m.bindings.reaching(load) and self.still_raw(load, prepares):
+                        self.push(s.at(load))
+            for load in self.loads(cls, target.attr, others=True):
+                if not self.replaced_before(load):
+                    self.push(s.at(load))
+            return
+        made = m.instances(target.value)
+        for cls in made:
+            prepares = self.prepared_later(s, cls, target.attr, target)
+            for load in self.loads(cls, target.attr):
+                if not m.bindings.reaching(load) and self.still_raw(load, prepares):
+                    self.push(s.at(load))
+        if not made and attribute_key(target) is None:
+            self.use("escape", target, s)
+
+    def loads(self, cls: ast.ClassDef, attribute: str, *, others: bool = False) -> list[ast.Attribute]:
+        """The loads of an attribute of a class's instances; ``others`` leaves out those through ``self``."""
+        self.crowded = self.crowded or crowded(self.module, attribute)
+        own = [] if others else self_loads(self.module, cls, attribute)
+        return [*own, *instance_loads(self.module, cls, attribute)]
+
+    def stands(self, target: ast.Attribute) -> bool:
+        """Whether a method's end leaves the value in ``self.x``."""
+        m = self.module
+        method = m.function(target)
+        key = f"self.{target.attr}"
+        if method is None:
+            return False
+        standing = m.bindings.exit_of(method).get(key, frozenset())
+        return not standing or any(d in standing for d in m.bindings.definitions_at(target, key))
+
+    def prepared_later(
+        self, s: _State, cls: ast.ClassDef, attribute: str, target: ast.Attribute | None = None
+    ) -> list[ast.AST]:
+        """The calls that prepare an attribute of a class's instances and put what they return in its place.
+
+        None where a class that is made does not inherit any of them: on its instances the raw value stays.
+        """
+        m = self.module
+        if s.prepared is not None:
+            return []
+        mine = m.bindings.definitions_at(target, attribute_key(target) or "") if target is not None else frozenset()
+        found: dict[ast.AST, ast.ClassDef] = {}
+        for member in family(m, cls):
+            for d in m.attribute_values(member, attribute):
+                if d not in mine and m.function(d.node) is not None and self.prepares(d.value, attribute):
+                    found[d.value] = member  # type: ignore[index]
+        for d in m.project.stores_named(attribute) if m.project is not None else ():
+            if d not in mine and isinstance(d.node, ast.Attribute) and self.prepares(d.value, attribute):
+                if cls in m.instances(d.node.value):
+                    found[d.value] = cls  # type: ignore[index]
+        made = [c for c in (cls, *derived_classes(m, cls)) if constructed_somewhere(m, c)]
+        if any(found.values()) and not all(set(found.values()) & set(m.lineage(c)) for c in made):
+            return []
+        return list(found)
+
+    def prepares(self, value: ast.expr | None, attribute: str) -> bool:
+        """Whether a value is what prepare() makes of an attribute of this name."""
+        if not isinstance(value, ast.Call) or not is_prepare(self.module.home(value), value, self.prepare_functions):
+            return False
+        return any(isinstance(a, ast.Attribute) and a.attr == attribute for a in value.args)
+
+    def still_raw(self, load: ast.expr, prepares: list[ast.AST]) -> bool:
+        """Whether a load gets the raw value, where calls prepare it: it is their argument, or stands before one."""
+        m = self.module
+        before = [p for p in prepares if m.function(p) is m.function(load) and load.lineno < getattr(p, "lineno", 0)]
+        return not prepares or m.parents[load] in prepares or bool(before)
+
+    def replaced_before(self, load: ast.Attribute) -> bool:
+        """Whether an attribute is assigned anew on every path to a load."""
+        statements = [d.statement for d in self.module.bindings.reaching(load)]
+        return any(isinstance(s, ast.stmt) and always_before(self.module, s, load) for s in statements)
+
+    def stored(self, s: _State, container: ast.expr, selector: Selector) -> None:
+        """``container[key] = value`` or ``container.append(value)``: the container's other loads hold the value."""
+        m = self.module
+        access = (selector, *s.access)
+        if isinstance(container, ast.Name):
+            for d in m.bindings.reaching(container):
+                for reader in [*m.bindings.readers(d), *imported_loads(m, d)]:
+                    if reader is not container:
+                        self.push(s.at(reader, access))
+        elif isinstance(container, ast.Attribute) and isinstance(container.value, ast.Name):
+            cls = m.class_of(container) if container.value.id == "self" else None
+            owners = [cls] if cls is not None else m.instances(container.value)
+            for owner in owners:
+                for load in self.loads(owner, container.attr):
+                    if load is not container:
+                        self.push(s.at(load, access))
+            if not owners:
+                self.use("escape", container, s)
+        else:
+            self.use("escape", container, s)
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    def argument(self, s: _State, call: ast.Call, argument: ast.AST) -> None:
+        m = self.module.home(call)
+        if argument is call.func:
+            return
+        name = last_name(call.func)
+        if s.access == () or s.access[0] == ITERATOR:
+            if name == "len" and s.access == ():
+                self.use("length", call, s)
+                return
+            if name == "next":
+                self.use("next", call, s)
+                return
+            if name in _HARMLESS:
+                if name == "getattr" and len(call.args) > 1 and s.access == ():
+                    self.use("attribute", call, s)
+                return
+            if name in ("sanitize",) and s.access == ():
+                self.use("sanitize", call, s)
+                self.push(s.at(call))
+                return
+            if is_prepare(m, call, self.prepare_functions) and s.access == ():
+                self.prepare(s, call, argument)
+                return
+            if name in _ITERATES or name in _PROGRESS:
+                self.push(s.at(call, (ITERATOR,)))
+                return
+        elif is_prepare(m, call, self.prepare_functions):
+            # prepare(*loaders) or prepare(loaders): the result has the same form.
+            self.prepare(s, call, argument)
+            return
+        elif name == "map" and self.maps_prepare(m, call) and argument in call.args[1:]:
+            self.use("prepare", call, s)
+            self.push(replace(s.at(call), prepared=call))
+            return
+        elif name in ("list", "tuple", "iter", "sorted", "reversed", "enumerate", "zip", "dict"):
+            access: tuple[Selector, ...] = (ANY, *s.access[1:])
+            if name == "enumerate":
+                access = (ANY, 1, *s.access[1:])
+            elif name == "zip" and argument in call.args:
+                access = (ANY, call.args.index(argument), *s.access[1:])
+            self.push(s.at(call, s.access if name == "dict" else access))
+            return
+        elif name == "len":
+            return
+        if (
+            isinstance(call.func, ast.Attribute)
+            and name in ("append", "extend", "add", "insert")
+            and s.access[:1] != (ITERATOR,)
+        ):
+            self.stored(s, call.func.value, ANY)
+            return
+        if not self.handed(s, call, argument):
+            self.unseen(s, call)
+
+    def maps_prepare(self, m: Module, call: ast.Call) -> bool:
+        """``map(accelerator.prepare, loaders)``"""
+        func = call.args[0] if call.args else None
+        return isinstance(func, ast.Attribute) and func.attr == "prepare" and is_accelerator(m, func.value)
+
+    def handed(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
+        """Follow a value into the functions that a call of the project runs; False where one of them is not seen."""
+        m = self.module
+        functions = m.called_functions(call)
+        parameters = [(f, *self.bound(f, call, argument)) for f in functions]
+        if not functions:
+            fields = [(c, field_of(m, c, call, argument)) for c in m.project_classes(call.func)]
+            for cls, name in fields:
+                prepares = self.prepared_later(s, cls, name)
+                for load in self.loads(cls, name) if name else ():
+                    if self.still_raw(load, prepares):
+                        self.push(s.at(load))
+            if fields and s.access == ():
+                self.use("handed", call, s)
+            if not fields and self.named(s, call, argument):
+                return True
+            return bool(fields) and all(name for _, name in fields)
+        calls = s.calls if call in s.calls else (*s.calls, call)
+        for _, parameter, access in parameters:
+            if parameter is None:
+                continue
+            for d in m.bindings.definitions_at(parameter, parameter.arg):
+                for reader in m.bindings.readers(d):
+                    self.push(replace(s.at(reader, (*access, *s.access)), calls=calls))
+        if s.access == ():
+            self.use("handed", call, s)
+        return all(parameter is not None for _, parameter, _ in parameters)
+
+    def bound(
+        self, function: Function, call: ast.Call, argument: ast.AST
+    ) -> tuple[ast.arg | None, tuple[Selector, ...]]:
+        """The parameter that an argument binds to, and its place in it where that is ``*objects``."""
+        m = self.module
+        parameter = m.parameter_of(function, call, argument)
+        variable = function.args.vararg
+        if parameter is not None or variable is None or argument not in call.args:
+            return parameter, ()
+        before = call.args[: call.args.index(argument)]
+        if any(isinstance(a, ast.Starred) for a in (*before, argument)):
+            return None, ()
+        return variable, (sum(m.parameter_of(function, call, a) is None for a in before),)
+
+    def named(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
+        """A value put into a named tuple or a namespace is got at by position and by its field's name."""
+        names = named_fields(self.module, call)
+        if names is None or (isinstance(argument, ast.keyword) and argument.arg is None):
+            return False
+        if isinstance(argument, ast.keyword):
+            field = argument.arg or ""
+        else:
+            position = call.args.index(argument) if isinstance(argument, ast.expr) and argument in call.args else -1
+            field = names[position] if 0 <= position < len(names) else ""
+        if not field or isinstance(argument, ast.Starred):
+            return False
+        self.push(s.at(call, (f".{field}", *s.access)))
+        if field in names:
+            self.push(s.at(call, (names.index(field), *s.access)))
+        return True
+
+    def unseen(self, s: _State, call: ast.Call) -> None:
+        """A value handed to what is not seen into."""
+        m = self.module
+        self.lost |= m.qualify(call.func)
+        if isinstance(call.func, ast.Attribute):  # a method of what a class makes that no parsed file defines
+            for d in m.bindings.reaching(call.func.value):
+                self.lost |= m.qualify(d.value.func) if isinstance(d.value, ast.Call) else frozenset()
+        if s.access == () or s.access[0] == ITERATOR:
+            self.use("argument", call, s)
+            outer = m.parents[call]
+            if isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension)) and outer.iter is call:
+                self.use("iterate", outer, s)
+        else:
+            self.use("escape", call, s)
+
+    def prepare(self, s: _State, call: ast.Call, argument: ast.AST) -> None:
+        self.use("prepare", call, s)
+        access = s.access
+        starred = any(isinstance(a, ast.Starred) for a in call.args)
+        if last_name(call.func) == "prepare" and argument in call.args and (len(call.args) > 1 or starred):
+            position: Selector = ANY if starred else call.args.index(argument)
+            access = (position, *s.access)
+        self.push(replace(s.at(call, access), prepared=call))
+
+    # -- other contexts --------------------------------------------------------------------------------------
+
+    def loop(self, s: _State, loop: ast.For | ast.AsyncFor | ast.comprehension) -> None:
+        if s.access == () or s.access == (ITERATOR,):
+            self.use("iterate", loop, s)
+        elif s.access:
+            self.assign(s.held(s.access[1:]), loop.target)
+
+    def attribute(self, s: _State, attribute: ast.Attribute) -> None:
+        m = self.module
+        if s.access == ():
+            self.use("attribute", attribute, s)
+            return
+        if s.access[0] == f".{attribute.attr}":
+            self.push(s.at(attribute, s.access[1:]))
+            return
+        call = m.parents[attribute]
+        if isinstance(call, ast.Call) and call.func is attribute:
+            rest = s.access[1:]
+            if attribute.attr == "values":
+                self.push(s.at(call, (ANY, *rest)))
+            elif attribute.attr == "items":
+                self.push(s.at(call, (ANY, 1, *rest)))
+            elif attribute.attr in ("get", "pop"):
+                self.push(s.at(call, rest))
+            elif attribute.attr == "copy":
+                self.push(s.at(call))
+
+    def subscript(self, s: _State, subscript: ast.Subscript) -> None:
+        if subscript.value is not s.node or not s.access or not isinstance(subscript.ctx, ast.Load):
+            return
+        index = subscript.slice
+        wanted = s.access[0]
+        exact = isinstance(index, ast.Constant) and isinstance(index.value, (str, int))
+        if isinstance(index, ast.Slice):
+            self.push(s.at(subscript, (ANY, *s.access[1:])))
+        elif wanted == ANY or not exact or (isinstance(index, ast.Constant) and index.value == wanted):
+            self.push(s.at(subscript, s.access[1:]))
+
+    def returned(self, s: _State, statement: ast.AST, access: tuple[Selector, ...]) -> None:
+        m = self.module
+        function = m.function(statement)
+        if function is None:
+            return
+        if not gives_its_result(m, function):
+            self.use("escape", function, s)  # its callers get what a decorator makes of it
+            return
+        through = [c for c in s.calls if function in m.called_functions(c)]
+        callers = through or m.callers(function)
+        for call in [self.only] if isinstance(self.only, ast.Call) and self.only in callers else callers:
+            calls = tuple(c for c in s.calls if c not in through)
+            self.push(replace(s.at(call, access), calls=calls))
+        decorators = [last_name(d) for d in getattr(function, "decorator_list", [])]
+        cls = m.class_of(function)
+        if any(d in ("property", "cached_property") for d in decorators) and cls is not None:
+            name = getattr(function, "name", "")
+            loads = self.loads(cls, name)
+            for load in [self.only] if self.only in loads and self.only is not None else loads:
+                self.push(s.at(load, access))
+            return
+        if not callers or is_trainer_hook(m.home(function), function):
+            self.use("returned", function, s)

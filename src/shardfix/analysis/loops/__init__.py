@@ -1,0 +1,1 @@
+"""What reads a loader: epochs, training and evaluation, and what becomes of the results."""

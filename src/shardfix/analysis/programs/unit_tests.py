@@ -1,0 +1,38 @@
+"""Which files are tests of the project's code: what they do with a loader says nothing of what it is for."""
+
+from __future__ import annotations
+
+import ast
+
+from shardfix.analysis.code.module import Module
+
+_FOLDERS = frozenset({"test", "tests", "testing", "unittests"})
+_LIBRARIES = frozenset({"pytest", "unittest"})
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def is_unit_test(module: Module) -> bool:
+    """Whether a file is run by a test runner: a script called ``test_net.py`` that evaluates a model has no test."""
+    *folders, name = module.path.split("/")
+    if _FOLDERS.isdisjoint(folders) and not (
+        name == "conftest.py" or name.startswith("test_") or name.endswith("_test.py")
+    ):
+        return False
+    imported = {d.module.split(".")[0] for d in module.bindings.definitions if d.kind == "import"}
+    if imported & _LIBRARIES:
+        return True
+    return any(f.name.startswith("test_") and isinstance(module.parents[f], ast.Module) for f in module.functions)
+
+
+def is_test(module: Module, function: ast.AST | None) -> bool:
+    """Whether a function is one that a test runner calls: there ``test`` is the runner's word and says no role."""
+    if not isinstance(function, _FUNCTIONS) or not function.name.startswith("test") or not is_unit_test(module):
+        return False
+    outer = module.parents[function]
+    if not isinstance(outer, ast.ClassDef):
+        return True
+    bases = [ast.unparse(base) for base in outer.bases]
+    return "Test" in outer.name or any(base.endswith("TestCase") for base in bases)
+
+
+__all__ = ["is_test", "is_unit_test"]
