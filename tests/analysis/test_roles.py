@@ -341,6 +341,19 @@ READ = "def {name}():\n    for b in DataLoader(ds):\n        assert b\n"
             id="a test that trains",
         ),
         pytest.param("tests/test_data.py", READ.format(name="test_dataloader"), "unknown", id="called like a hook"),
+        pytest.param(
+            "tests/test_data.py",
+            "def test_a():\n    x = DataLoader(TestDataset(3))\n",
+            "unknown",
+            id="a class of the suite",
+        ),
+        pytest.param(
+            "tests/test_data.py",
+            "from suite import NetTestCase\nclass A(NetTestCase):\n    def test_inference(self):\n"
+            "        x = acc.prepare(DataLoader(ds))\n",
+            "unknown",
+            id="a method of a test case",
+        ),
         pytest.param("net.py", READ.format(name="test_net"), "eval", id="a function of no test"),
         pytest.param("test_net.py", "x = DataLoader(ds)\n", "eval", id="a script of no test"),
         pytest.param(
@@ -353,3 +366,11 @@ READ = "def {name}():\n    for b in DataLoader(ds):\n        assert b\n"
 )
 def test_the_word_of_a_test_runner_says_no_role(path: str, text: str, role: str) -> None:
     assert site({path: HEAD + text}, path).role == role
+
+
+def test_what_takes_a_loader_first_says_more_than_what_gets_it_from_there() -> None:
+    files = {
+        "t.py": HEAD + "from lib import predict\npredict(DataLoader(d))\n",
+        "lib.py": "def predict(loader):\n    train_or_not(loader)\ndef train_or_not(loader):\n    attach(loader)\n",
+    }
+    assert site(files, "t.py").role == "eval"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -243,6 +244,8 @@ class Site:
         if self.dataset is not None:
             data = self.module.source.source(self.dataset)
             origin = origins(self.module, self.dataset)
+        if is_test(self.module, function):  # a suite's own classes: TestDataset
+            data, origin = _TEST.sub("", data), tuple(_TEST.sub("", word) for word in origin)
         sampler = self.arguments.value("sampler")
         named = isinstance(sampler, (ast.Name, ast.Attribute))
         drawn = self.module.source.source(sampler) if sampler is not None and named else ""
@@ -332,6 +335,7 @@ class Site:
         return found
 
 
+_TEST = re.compile(r"\bTest(?=[A-Z])")
 _HOOKS = frozenset(
     {
         "get_train_dataloader",

@@ -411,11 +411,9 @@ def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow
     for said in ([names.sampler], readers, [builder]):
         if _agreed(said) != "unknown":
             return ShownRole(_agreed(said))
-    calls = [u.node for u in flow.of("handed", "argument") if isinstance(u.node, ast.Call)]
-    tested = [any(is_test(module.home(f), f) for f in module.called_functions(c)) for c in calls]
-    takers = ["" if runs_test else last_name(c.func) for c, runs_test in zip(calls, tested, strict=True)]
-    takers += [_AGENTS.get(w, "") for name in takers for w in words(name)]
-    for said in (takers, names.origin):
+    handed = [u for u in flow.of("handed", "argument") if isinstance(u.node, ast.Call)]
+    first = _takers(module, [u.node for u in handed if not u.calls])  # what takes it from these may be a framework's
+    for said in (first, _takers(module, [u.node for u in handed]), names.origin):
         if _agreed(said) != "unknown":
             return ShownRole(_agreed(said), guessed=True)
     home = module.home(construction)
@@ -423,6 +421,15 @@ def _by_the_way(module: Module, construction: ast.Call, names: Names, flow: Flow
     if file.startswith(("eval", "infer", "predict")) or (file.startswith("test_") and not is_unit_test(home)):
         return ShownRole("eval", guessed=True)
     return ShownRole("unknown")
+
+
+def _takers(module: Module, calls: Sequence[ast.AST]) -> list[str]:
+    """What the functions are called that take a loader, tests aside."""
+    found: list[str] = []
+    for call in calls:
+        if isinstance(call, ast.Call) and not any(is_test(module.home(f), f) for f in module.called_functions(call)):
+            found.append(last_name(call.func))
+    return found + [_AGENTS.get(w, "") for name in found for w in words(name)]
 
 
 def _spoken(module: Module, function: ast.AST | None) -> str:

@@ -21,7 +21,14 @@ def is_unit_test(module: Module) -> bool:
     imported = {d.module.split(".")[0] for d in module.bindings.definitions if d.kind == "import"}
     if imported & _LIBRARIES:
         return True
-    return any(f.name.startswith("test_") and isinstance(module.parents[f], ast.Module) for f in module.functions)
+    return any(f.name.startswith("test_") and _is_run(module.parents[f]) for f in module.functions)
+
+
+def _is_run(outer: ast.AST) -> bool:
+    """Whether a runner calls the test functions that stand there."""
+    if isinstance(outer, ast.ClassDef):
+        return any(ast.unparse(base).endswith("TestCase") for base in outer.bases)
+    return isinstance(outer, ast.Module)
 
 
 def is_test(module: Module, function: ast.AST | None) -> bool:
