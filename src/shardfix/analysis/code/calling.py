@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.names import last_name
 
 if TYPE_CHECKING:
     from shardfix.analysis.code.module import Module
@@ -202,7 +203,7 @@ def callers(module: Module, function: ast.AST, *, passed: bool = True) -> list[a
     if function.name in ("__init__", "__call__") and isinstance(cls, ast.ClassDef):
         names |= {cls.name, *(c.name for c in derived_classes(module, cls))}
     if module.project is None or not isinstance(cls, (ast.Module, ast.ClassDef)):
-        candidates = [c for c in module.calls if _last(c.func) in names]
+        candidates = [c for c in module.calls if last_name(c.func) in names]
     else:
         candidates = module.project.calls_named(names)
     if isinstance(cls, ast.Module):
@@ -215,7 +216,3 @@ def _is_of_file(module: Module, call: ast.Call, function: Function) -> bool:
     if isinstance(call.func, ast.Name):
         return function in module.called_functions(call)
     return f"{module.name}.{function.name}" in module.qualify(call.func)
-
-
-def _last(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""

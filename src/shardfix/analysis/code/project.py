@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import canonical
+from shardfix.analysis.code.names import canonical, last_name
 from shardfix.analysis.code.tree import home
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Project:
             self._calls = {}
             for module in self.modules.values():
                 for call in module.calls:
-                    self._calls.setdefault(_last(call.func), []).append(call)
+                    self._calls.setdefault(last_name(call.func), []).append(call)
                 for d in module.bindings.definitions:
                     written = d.module.rpartition(".")[2]
                     if d.kind == "import" and written != d.key:
@@ -203,10 +203,6 @@ class Project:
                     for base in module.lineage(c)[1:]:
                         self._derived.setdefault(base, []).append(c)
         return self._derived.get(cls, [])
-
-
-def _last(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
 def link(modules: dict[str, Module]) -> Project:

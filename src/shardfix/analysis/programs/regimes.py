@@ -104,7 +104,7 @@ def uses(module: Module) -> list[Regime]:
             owner, what = ("xla", "other") if _over_xla(call) else ("ddp", "init")
         elif not callee.isdisjoint(WRAPPERS_DDP):
             owner, what = ("mesh", "other") if _of_a_part(call) else ("ddp", "wrap")
-        elif DISTRIBUTED_SAMPLER in callee or _of_a_distributed_sampler(module, call, callee):
+        elif DISTRIBUTED_SAMPLER in callee or _derives(module, call, DISTRIBUTED_SAMPLER):
             owner, what = "ddp", "sampler"
         elif not callee.isdisjoint(_FABRIC):
             owner = "fabric"
@@ -174,13 +174,6 @@ def _derives(module: Module, call: ast.Call, base: str) -> bool:
     if not named.lstrip("_")[:1].isupper():
         return False
     return any(base in module.bases(cls) for cls in module.project_classes(call.func))
-
-
-def _of_a_distributed_sampler(module: Module, call: ast.Call, callee: frozenset[str]) -> bool:
-    """Whether a call builds a class of the project that derives from DistributedSampler."""
-    if not any("Sampler" in name.rsplit(".", 1)[-1] for name in callee):
-        return False
-    return any(DISTRIBUTED_SAMPLER in module.bases(cls) for cls in module.project_classes(call.func))
 
 
 def _of_a_part(call: ast.Call) -> bool:
