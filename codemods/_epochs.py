@@ -191,7 +191,7 @@ def _is_rebound(home: Module, loop: EpochLoop) -> bool:
     """Whether the body of a ``for`` gives the counter another value (``epoch += start``): at its top it is another."""
     if isinstance(loop.loop, ast.While):
         return False
-    scope = home.function(loop.loop) or home.tree
+    scope = home.scope(loop.loop)
     return any(
         d.key == loop.counter
         and d.scope is scope

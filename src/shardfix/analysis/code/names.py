@@ -94,3 +94,8 @@ def last_name(func: ast.expr) -> str:
     if isinstance(func, ast.Attribute):
         return func.attr
     return func.id if isinstance(func, ast.Name) else ""
+
+
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """The values that a call is given."""
+    return [*call.args, *(k.value for k in call.keywords)]

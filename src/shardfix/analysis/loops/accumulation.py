@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 
 _GROWS = frozenset({"append", "extend", "update", "add_batch"})
 _BARS = re.compile(r"bar|progress|tqdm|timer|meter_?time")
@@ -99,11 +99,6 @@ def names_bound(module: Module, loop: ast.AST) -> set[str]:
     """The names that a loop binds, its target's included."""
     inside = set(ast.walk(loop))
     return {d.key for d in module.home(loop).bindings.definitions if d.node in inside}
-
-
-def arguments_of(call: ast.Call) -> list[ast.expr]:
-    """The values that a call is given."""
-    return [*call.args, *(k.value for k in call.keywords)]
 
 
 def root_of(node: ast.expr) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Flow, Use
-from shardfix.analysis.loops.accumulation import arguments_of, mentions
+from shardfix.analysis.loops.accumulation import mentions
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.loops.exactness import exact
 from shardfix.analysis.loops.learning import evaluates

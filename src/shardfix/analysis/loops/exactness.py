@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Flow
 from shardfix.analysis.loops.accumulation import (
     PLACES,
     accumulated,
-    arguments_of,
     left_over,
     mentions,
     names_bound,

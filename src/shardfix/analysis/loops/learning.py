@@ -9,7 +9,7 @@ from typing import Literal
 
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.spoken import role_of_name, words
 
 # ``either``: as it is asked. ``gradients``: it runs backward and updates nothing. ``neither``: nothing is shown.
@@ -46,7 +46,7 @@ class Asked:
         if known:
             return known[-1:]
         calls = self.module.callers(function)
-        return [c for c in calls if any(a in self.aliases for a in given_to(c))] or calls
+        return [c for c in calls if any(a in self.aliases for a in arguments_of(c))] or calls
 
     def values(self, node: ast.expr, depth: int = 0) -> set[object]:
         """The literals that an expression may be; ``Ellipsis`` among them where something else may be."""
@@ -109,11 +109,6 @@ def _default(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast
     )
     by_name |= {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)}
     return by_name.get(name)
-
-
-def given_to(call: ast.Call) -> list[ast.expr]:
-    """The values that a call is given."""
-    return [*call.args, *(k.value for k in call.keywords)]
 
 
 def does(module: Module, node: ast.AST, aliases: Collection[ast.expr] = ()) -> Does:
@@ -292,7 +287,7 @@ def _gradless_inside(node: ast.AST, asked: Asked) -> _Chance:
 
 def _may_learn(module: Module, call: ast.Call) -> bool:
     """Whether a call of what is not seen is named for training: ``agent.learn(b)``, ``engine.train_step(b)``."""
-    if not given_to(call) or role_of_name(last_name(call.func)) == "eval" or module.called_functions(call):
+    if not arguments_of(call) or role_of_name(last_name(call.func)) == "eval" or module.called_functions(call):
         return False
     receiver = words(last_name(call.func.value)) if isinstance(call.func, ast.Attribute) else set()
     return bool(words(last_name(call.func)) & _LEARNS) and not receiver & _CLOCKS
@@ -309,4 +304,4 @@ def _is_gradless(node: ast.expr) -> bool:
     return last_name(node.func if isinstance(node, ast.Call) else node) in ("no_grad", "inference_mode")
 
 
-__all__ = ["Asked", "Does", "does", "evaluates", "given_to"]
+__all__ = ["Asked", "Does", "does", "evaluates"]

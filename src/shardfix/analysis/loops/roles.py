@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.bindings import attribute_key
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Flow, Use, follow
-from shardfix.analysis.loops.learning import Does, does, given_to
+from shardfix.analysis.loops.learning import Does, does
 from shardfix.analysis.loops.spoken import role_of_name, words
 from shardfix.analysis.model import Evidence, Role
 from shardfix.analysis.programs.unit_tests import is_test, is_unit_test
@@ -270,7 +270,7 @@ def _said_by(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, c
     """The roles that a call's arguments name, or what its result is called."""
     found: set[Role] = set()
     of_sizes: set[Role] = set()  # cfg.train.batch_size may be asked for evaluation too
-    for value in given_to(call):
+    for value in arguments_of(call):
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):
             parameter = module.parameter_of(function, call, value)
             name = parameter.arg if parameter is not None else ""
@@ -346,7 +346,7 @@ def _phases(module: Module, node: ast.expr) -> set[Role]:
 
 
 def _all_phases(module: Module, call: ast.Call) -> bool:
-    return any(len(_phases(module, value)) > 1 for value in given_to(call))
+    return any(len(_phases(module, value)) > 1 for value in arguments_of(call))
 
 
 def _read_by(module: Module, call: ast.Call, readings: Sequence[_Reading]) -> bool:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.code.tree import children
 from shardfix.analysis.model import Launch
@@ -218,7 +219,7 @@ class _Graph:
                     self.of_node[inner] = self.mains[module.path]
                     todo.append((inner, self.mains[module.path]))
                 todo += [(inner, unit) for inner in s.orelse]
-            elif isinstance(s, ast.If) and _last(s.test) == "TYPE_CHECKING":
+            elif isinstance(s, ast.If) and last_name(s.test) == "TYPE_CHECKING":
                 todo += [(inner, unit) for inner in s.orelse]
             elif isinstance(s, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
                 inner_blocks = [s.body, getattr(s, "orelse", []), getattr(s, "finalbody", [])]
@@ -273,7 +274,7 @@ class _Graph:
                 todo += [*node.defaults, *(d for d in node.kw_defaults if d is not None)]
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 todo += [node.args, *node.body, *(node.decorator_list if node is not root else [])]
-            elif isinstance(node, ast.If) and _last(node.test) == "TYPE_CHECKING":
+            elif isinstance(node, ast.If) and last_name(node.test) == "TYPE_CHECKING":
                 todo += node.orelse
             else:
                 todo.extend(children(node))
@@ -368,14 +369,8 @@ def _first(call: ast.Call) -> ast.expr | None:
     return call.args[0] if call.args else None
 
 
-def _last(node: ast.expr) -> str:
-    if isinstance(node, ast.Call):
-        node = node.func
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
 def _registers(decorator: ast.expr) -> bool:
-    name = _last(decorator)
+    name = last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return any(word in name for word in _REGISTERING)
 
 
