@@ -1,0 +1,122 @@
+"""What was seen of real loaders: by creation line, rank and pass, and how each rank's process ended.
+
+A recipe's observations (``model.Observation``) are of programs that the proof made up; these are of the user's own
+factory or script, read by the interpreter that runs it. The dictionaries that ``observe.py`` writes have these fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Item = int | str  # the id of a sample in the base dataset, or the digest of what a stream yielded
+Kind = Literal["map", "stream"]
+Sharder = Literal["", "accelerate", "accelerate-dispatcher", "fabric", "lightning"]
+End = Literal["returned", "raised", "signal", "exit", "stopped", "hang"]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a rank's loader says of itself; ``None`` where it says nothing.
+
+    ``samples`` is the length of the base dataset, through ``Subset`` and the like; ``draws`` what the sampler yields in
+    all ranks together, ``shard`` its (number of shards, own shard). ``batch_size`` is that of a rank's own step.
+    ``manual`` says that the program gave a sampler or batch sampler itself, ``sharder`` which library shards the batches.
+    """
+
+    kind: Kind = "map"
+    samples: int | None = None
+    subset: int | None = None
+    draws: int | None = None
+    sampler: str = ""
+    shard: tuple[int, int] | None = None
+    manual: bool = False
+    shuffled: bool | None = None
+    replacement: bool = False
+    batch_size: int | None = None
+    drop_last: bool = False
+    sampler_drop_last: bool = False
+    seed: int | None = None
+    workers: int = 0
+    sharder: Sharder = ""
+    split_batches: bool = False
+    even_batches: bool = True
+    dispatched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One iteration over a loader on one rank: what its steps held, in order.
+
+    ``complete`` is whether the loader came to its own end; ``epoch`` what its sampler said its epoch is, if it counts.
+    """
+
+    batches: tuple[tuple[Item, ...], ...]
+    complete: bool
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One rank's side of a loader."""
+
+    rank: int
+    built: Built
+    passes: tuple[Pass, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One loader of a program: where it is made (``train.py:41``, the second one made there ``train.py:41#2``) and who read what.
+
+    ``replicas`` is the number of data-parallel ranks: ranks r, r + replicas, .. may read the same. ``alone`` is the same
+    loader in a program of one process, where that was run too.
+    """
+
+    loader: str
+    world: int
+    readers: tuple[Reader, ...]
+    replicas: int = 0
+    alone: Reader | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one rank's process ended: ``text`` is its own traceback or the place where it stood."""
+
+    rank: int
+    end: End
+    code: int = 0
+    text: str = ""
+    loader: str = ""
+    passes: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A program that was run on several ranks: its loaders, and how its processes ended."""
+
+    world: int
+    loaders: tuple[Observed, ...]
+    endings: tuple[Ending, ...]
+    seconds: float = 0.0
+
+
+def reader_from_json(data: Mapping[str, Any]) -> Reader:
+    built = dict(data["built"])
+    shard = built.get("shard")
+    built["shard"] = (int(shard[0]), int(shard[1])) if shard else None
+    return Reader(
+        rank=data["rank"],
+        built=Built(**built),
+        passes=tuple(
+            Pass(tuple(tuple(batch) for batch in item["batches"]), item["complete"], item.get("epoch"))
+            for item in data["passes"]
+        ),
+    )
+
+
+def observed_to_json(observed: Observed) -> dict[str, Any]:
+    return asdict(observed)
