@@ -20,9 +20,10 @@ End = Literal["returned", "raised", "signal", "exit", "stopped", "hang"]
 class Built:
     """What a rank's loader says of itself; ``None`` where it says nothing.
 
-    ``samples`` is the length of the base dataset, through ``Subset`` and the like; ``draws`` what the sampler yields in
-    all ranks together, ``shard`` its (number of shards, own shard). ``batch_size`` is that of a rank's own step.
-    ``manual`` says that the program gave a sampler or batch sampler itself, ``sharder`` which library shards the batches.
+    ``samples`` is the length of the base dataset, through ``Subset`` and the like, ``subset`` the length of what the
+    loader reads; ``draws`` is what the sampler yields in all ranks together, ``shard`` its (number of shards, own
+    shard). ``batch_size`` is that of a rank's own step. ``manual`` says that the program gave a sampler or batch
+    sampler itself, ``sharder`` which library shards the batches.
     """
 
     kind: Kind = "map"
@@ -68,10 +69,11 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One loader of a program: where it is made (``train.py:41``, the second one made there ``train.py:41#2``) and who read what.
+    """One loader of a program: where it is made, and who read what.
 
-    ``replicas`` is the number of data-parallel ranks: ranks r, r + replicas, .. may read the same. ``alone`` is the same
-    loader in a program of one process, where that was run too.
+    ``loader`` is ``train.py:41``; the second one made there is ``train.py:41#2``. ``replicas`` is the number of
+    data-parallel ranks, 0 where that is the world: ranks of one model-parallel group may read the same. ``alone`` is
+    the same loader in a program of one process, where that was run too.
     """
 
     loader: str
