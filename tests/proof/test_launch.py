@@ -403,3 +403,56 @@ def test_no_rank_and_no_file_outlives_the_tool_or_the_worker(victim: str, how: s
     assert list(temporary.iterdir()) == []
     expected = "the worker ended with exit code -9 (it said nothing) while this loader ran\n"
     assert said == (expected if victim == "worker" else "")
+
+
+OWN_SAMPLER = """
+import torch.distributed as dist
+from torch.utils.data import Sampler
+
+class Strided(Sampler):
+    def __init__(self, data, fail=False):
+        if fail:
+            raise KeyError("no such shard")
+        self.data = data
+
+    def __iter__(self):
+        world = dist.get_world_size() if dist.is_initialized() else 1
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        n = len(self.data) - len(self.data) % world
+        return iter(range(rank, n, world))
+
+    def __len__(self):
+        return len(range(len(self.data) // (dist.get_world_size() if dist.is_initialized() else 1)))
+"""
+
+
+def own(tmp_path: Path, build: str, prelude: str = "from own_samplers import Strided") -> Recipe:
+    (tmp_path / "own_samplers.py").write_text(OWN_SAMPLER)
+    (tmp_path / "broken.py").write_text("import sys\nprint(sys.argv)\nsys.exit('train something first')\n")
+    return recipe(
+        build, None, Program(f"{NAMES}{build}"), imports=(str(tmp_path),), prelude=prelude, expect="", group="optional"
+    )
+
+
+def test_what_is_trusted_may_import_and_nothing_else_may(tmp_path: Path) -> None:
+    data = "loader = DataLoader(data, batch_size=4, sampler=Strided(data), drop_last=True)"
+    mine = own(tmp_path, data)
+    untrusted = recipe("untrusted", None, Program("import json\n" + mine.after.build))
+    fails = own(tmp_path, data.replace("(data),", "(data, fail=True),"))
+    leaves = own(tmp_path, "loader = 1", prelude="import broken")
+    with Verifier(timeout=60) as verifier:
+        seen = verifier.observe([mine])[0]
+        assert not isinstance(seen, str)
+        assert {(o.world, o.size, tuple(run.epochs[0] for run in o.ranks)) for o in seen if o.size == 24} == {
+            (2, 24, tuple(tuple(tuple(range(r + b * 8, r + b * 8 + 8, 2)) for b in range(3)) for r in range(2))),
+            (3, 24, tuple(tuple(tuple(range(r + b * 12, r + b * 12 + 12, 3)) for b in range(2)) for r in range(3))),
+            (1, 24, (tuple(tuple(range(b * 4, b * 4 + 4)) for b in range(6)),)),
+        }
+        proofs = verifier.prove([untrusted, fails, leaves, recipe("right", PLAIN, TRAIN, "unsharded")])
+    assert [(p.verdict, p.reasons[0]) for p in proofs[1:]] == [
+        ("unproven", "the project's own code raised KeyError: 'no such shard' (own_samplers.py:8)"),
+        ("unproven", "SystemExit: train something first (broken.py:3)"),
+        ("proven", proofs[3].reasons[0] if proofs[3].reasons else ""),
+    ]
+    assert proofs[0].verdict == "unproven"
+    assert "a recipe imports nothing" in proofs[0].reasons[0]

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from .judge import judge, unproven
-from .model import Proof, Recipe, observation_from_json, recipe_to_json
+from .model import Observation, Proof, Recipe, observation_from_json, recipe_to_json
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -141,15 +141,19 @@ class Verifier:
         A loader that hangs, a rank that dies and a launch that takes too long are verdicts. The worker is
         ended whenever this is left by an exception (Ctrl-C too).
         """
+        return [_judged(recipe, seen) for recipe, seen in zip(recipes, self.observe(recipes), strict=True)]
+
+    def observe(self, recipes: Sequence[Recipe]) -> list[list[Observation] | str]:
+        """Run all recipes in one launch; what was read of each one, or why nothing was, in their order."""
         if not recipes:
             return []
         try:
-            return self._prove(recipes)
+            return self._observe(recipes)
         except BaseException:
             self.close()
             raise
 
-    def _prove(self, recipes: Sequence[Recipe]) -> list[Proof]:
+    def _observe(self, recipes: Sequence[Recipe]) -> list[list[Observation] | str]:
         deadline = time.monotonic() + self.timeout
         self.start()
         answers: dict[int, dict[str, Any]] = {}
@@ -167,17 +171,17 @@ class Verifier:
         if len(answers) < len(recipes):
             why = self._why_it_ended(deadline)
             self.close()
-        proofs = []
-        for number, recipe in enumerate(recipes):
+        found: list[list[Observation] | str] = []
+        for number in range(len(recipes)):
             answer = answers.get(number)
             if answer is None:
                 place = "while this loader ran" if number == begun else "before this loader's turn"
-                proofs.append(unproven(recipe, f"{why} {place}"))
+                found.append(f"{why} {place}")
             elif answer["error"]:
-                proofs.append(unproven(recipe, answer["error"]))
+                found.append(answer["error"])
             else:
-                proofs.append(judge(recipe, [observation_from_json(item) for item in answer["observations"]]))
-        return proofs
+                found.append([observation_from_json(item) for item in answer["observations"]])
+        return found
 
     def _wait_until_ready(self, deadline: float) -> bool:
         if not self._ready:
@@ -230,6 +234,16 @@ class Verifier:
             raise VerifierError(f"{self.python} ended with exit code {code} before it was ready:\n{text[-2000:]}")
         last = text.splitlines()[-1] if text else "it said nothing"
         return f"the worker ended with exit code {code} ({last})"
+
+
+def _judged(recipe: Recipe, seen: list[Observation] | str) -> Proof:
+    if isinstance(seen, str):
+        return unproven(recipe, seen)
+    # the project's own code may fail on what a recipe hands to it: that says nothing about the loader
+    failed = [run for o in seen if o.variant == "after" for run in o.ranks if run.where]
+    if failed:
+        return unproven(recipe, f"the project's own code raised {failed[0].error} ({failed[0].where})")
+    return judge(recipe, seen)
 
 
 def prove(

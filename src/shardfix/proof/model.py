@@ -44,6 +44,11 @@ class Recipe:
     ``UNKNOWN`` that are tried both ways. ``group`` says whether the program always runs in a process group
     (one process is then a group of one, where it needs one), or must also run without. ``single_pass``: the program
     reads the loader once, so there is no second epoch whose order could differ.
+
+    ``imports`` makes the programs trusted: they may import, and use every builtin, with these folders first on
+    ``sys.path`` (the last one is the folder they run in). None: only the names of ``worker.namespace``.
+    ``prelude`` holds the statements that must run before ``build`` can be asked anything (imports): what they raise
+    says nothing about the loader.
     """
 
     site: str
@@ -60,16 +65,22 @@ class Recipe:
     padding_removed: bool = False
     group: Group = "always"
     single_pass: bool = False
+    imports: tuple[str, ...] | None = None
+    prelude: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RankRun:
-    """What one rank read: epochs x batches x dataset indices; why it ended early, if it did."""
+    """What one rank read: epochs x batches x dataset indices; why it ended early, if it did.
+
+    ``where`` is the last line of the folders in ``Recipe.imports`` that an error went through (``path:line``).
+    """
 
     rank: int
     epochs: tuple[tuple[tuple[int, ...], ...], ...] = ()
     error: str = ""
     stopped: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,8 @@ def recipe_from_json(data: Mapping[str, Any]) -> Recipe:
     fields["after"] = Program(**fields["after"])
     fields["unknown"] = tuple(fields.get("unknown", ()))
     fields["stand_ins"] = tuple(StandIn(**item) for item in fields.get("stand_ins", ()))
+    imports = fields.get("imports")
+    fields["imports"] = tuple(imports) if imports is not None else None
     return Recipe(**fields)
 
 
@@ -167,6 +180,7 @@ def observation_from_json(data: Mapping[str, Any]) -> Observation:
                 epochs=tuple(tuple(tuple(batch) for batch in epoch) for epoch in run["epochs"]),
                 error=run["error"],
                 stopped=run["stopped"],
+                where=run.get("where", ""),
             )
             for run in data["ranks"]
         ),

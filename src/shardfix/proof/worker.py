@@ -132,9 +132,9 @@ def import_for_extensions(
 
 
 def namespace(
-    rank: int, world: int, grouped: bool, size: int, unknown: dict[str, bool], accelerate: bool
+    rank: int, world: int, grouped: bool, size: int, unknown: dict[str, bool], accelerate: bool, trusted: bool
 ) -> dict[str, Any]:
-    """The names that a program may use."""
+    """The names that a program may use; one that is trusted has all builtins and may import."""
     import torch
     import torch.distributed
     import torch.utils.data
@@ -145,8 +145,9 @@ def namespace(
     def dataset(name: str = "") -> IndexDataset:
         return datasets.setdefault(name, IndexDataset(range(size)))
 
+    given = {"__import__": import_for_extensions, **{name: getattr(builtins, name) for name in BUILTINS}}
     names: dict[str, Any] = {
-        "__builtins__": {"__import__": import_for_extensions, **{name: getattr(builtins, name) for name in BUILTINS}},
+        "__builtins__": builtins if trusted else given,
         "__name__": "recipe",
         "torch": torch,
         "dist": torch.distributed,
@@ -230,15 +231,40 @@ def forget_accelerators() -> None:
     GradientState._reset_state()
 
 
+def line_of(exception: BaseException, folders: list[str]) -> str:
+    """The last line of the folders' own files that an exception went through, as ``path:line``."""
+    found = ""
+    trace = exception.__traceback__
+    root = folders[-1] if folders else ""
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if "site-packages" not in path and any(path.startswith(os.path.join(folder, "")) for folder in folders):
+            found = f"{os.path.relpath(path, root)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    if isinstance(exception, SyntaxError) and exception.filename and os.path.isabs(exception.filename):
+        found = f"{os.path.relpath(exception.filename, root) if root else exception.filename}:{exception.lineno}"
+    return found
+
+
+def words_of(exception: BaseException) -> str:
+    message = " ".join(str(exception).split())
+    return f"{type(exception).__name__}: {message}"[:400].rstrip(": ")
+
+
 def run_program(
     task: dict[str, Any], names: dict[str, Any], progress: Callable[[int, int, int], None]
 ) -> dict[str, Any]:
     """Build the loader, read it for some epochs, say what came; a program's exception is its answer."""
     said = dict(NOT_BUILT)
     epochs: list[list[list[int]]] = []
-    error = ""
+    error, where, unable = "", "", ""
     try:
         progress(1, 0, 0)
+        try:
+            exec(compile(task["prelude"], "<imports>", "exec"), names)
+        except (Exception, SystemExit) as exception:
+            unable = words_of(exception)
+            raise
         exec(compile(task["build"], "<recipe>", "exec"), names)
         loader = names["loader"]
         said = declared(loader)
@@ -257,9 +283,9 @@ def run_program(
                     raise RuntimeError(f"the loader does not end: {limit} batches from {task['size']} samples")
             epochs.append(batches)
     except (Exception, SystemExit) as exception:
-        message = " ".join(str(exception).split())
-        error = f"{type(exception).__name__}: {message}"[:400].rstrip(": ")
-    return {"epochs": epochs, "error": error, "declared": said}
+        error = words_of(exception)
+        where = line_of(exception, task["imports"] or [])
+    return {"epochs": epochs, "error": error, "where": where, "unable": unable, "declared": said}
 
 
 def end_with_parent(parent: int, life: int) -> None:
@@ -301,10 +327,15 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
     def progress(*values: int) -> None:
         PROGRESS.pack_into(group.progress, rank * PROGRESS.size, *values)
 
+    if group.imports:
+        sys.path[:0] = group.imports
+        sys.argv[:] = [os.path.join(group.imports[0], "recipe.py")]
+        os.chdir(group.imports[-1])
     with os.fdopen(commands, "rb") as inbox:
         for line in inbox:
             task = json.loads(line)
-            names = namespace(rank, group.world, group.grouped, task["size"], dict(task["unknown"]), task["accelerate"])
+            unknown, trusted = dict(task["unknown"]), task["imports"] is not None
+            names = namespace(rank, group.world, group.grouped, task["size"], unknown, task["accelerate"], trusted)
             if task["accelerate"]:
                 forget_accelerators()
             seed_everything(1234 + 7919 * rank)  # ranks are seeded differently on purpose
@@ -319,11 +350,15 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
 
 
 class Group:
-    """Forked ranks that share one process group (or one process without); they are this process's own children."""
+    """Forked ranks that share one process group (or one process without); they are this process's own children.
 
-    def __init__(self, world: int, grouped: bool) -> None:
+    ``imports``: the folders that trusted programs import from; such ranks run nothing else.
+    """
+
+    def __init__(self, world: int, grouped: bool, imports: tuple[str, ...] | None = None) -> None:
         self.world = world
         self.grouped = grouped
+        self.imports = imports
         self.pids: list[int] = []
         self.fresh = True
         self.open = False
@@ -347,6 +382,7 @@ class Group:
                     for fd in (*PARENT_FDS, command_write, answer_read):
                         os.close(fd)
                     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+                    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # standard input is the parent's own
                     end_with_parent(parent, life_read)
                     serve(rank, self, command_read, answer_write, trace)
                 except BaseException as exception:
@@ -398,14 +434,24 @@ class Group:
             steps = {tuple(len(epoch) for epoch in answer["epochs"]) for answer in answers.values()}
             if self.world > 1 and (len(steps) > 1 or any(answer["error"] for answer in answers.values())):
                 self.close()  # collectives may be out of step
-        nothing: dict[str, Any] = {"epochs": [], "error": "", "declared": NOT_BUILT}
+        nothing: dict[str, Any] = {"epochs": [], "error": "", "where": "", "unable": "", "declared": NOT_BUILT}
         ranks = []
+        unable = ""
         for rank in range(self.world):
             answer = answers.get(rank, nothing)
             ranks.append(
-                {"rank": rank, "epochs": answer["epochs"], "error": answer["error"], "stopped": stops.get(rank, "")}
+                {
+                    "rank": rank,
+                    "epochs": answer["epochs"],
+                    "error": answer["error"],
+                    "where": answer["where"],
+                    "stopped": stops.get(rank, ""),
+                }
             )
-        return {"ranks": ranks, "declared": answers[min(answers)]["declared"] if answers else NOT_BUILT}
+            if answer["unable"]:
+                unable = unable or answer["unable"] + (f" ({answer['where']})" if answer["where"] else "")
+        said = answers[min(answers)]["declared"] if answers else NOT_BUILT
+        return {"ranks": ranks, "declared": said, "unable": unable}
 
     def _ask(self, task: dict[str, Any], patience: float) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
         line = json.dumps(task).encode() + b"\n"
@@ -509,65 +555,73 @@ def how_it_ended(pid: int) -> str:
     return f"the process left with exit code {os.WEXITSTATUS(status)}"
 
 
+class Unable(Exception):
+    """A program can't be asked about its loader: what it needs before that failed."""
+
+
 class Runs:
     """All groups of ranks, forked when first asked for, and what is known already: equal programs run once."""
 
     def __init__(self, patience: float, epochs: int) -> None:
         self.patience = patience
         self.epochs = epochs
-        self.groups: dict[tuple[int, bool], Group] = {}
+        self.groups: dict[tuple[Any, ...], Group] = {}
         self.known: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.stuck: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def run(
-        self, program: dict[str, str], accelerate: bool, world: int, grouped: bool, size: int, unknown: dict[str, bool]
+        self, recipe: dict[str, Any], variant: str, world: int, grouped: bool, size: int, unknown: dict[str, bool]
     ) -> dict[str, Any]:
-        text = (program["build"], program["each_epoch"], accelerate, tuple(unknown.items()), grouped and world > 1)
+        """What the ranks read of one variant of a recipe. Raises Unable where its prelude fails."""
+        program, accelerate = recipe[variant], recipe["needs_accelerate"]
+        imports = tuple(recipe["imports"]) if recipe["imports"] is not None else None
+        trust = (imports, recipe["prelude"])
+        text = (*program.values(), *trust, accelerate, tuple(unknown.items()), grouped and world > 1)
         key = (*text, world, grouped, size)
         if text in self.stuck:  # what has hung once is not waited for again
             stuck = self.stuck[text]
             return {**stuck, "ranks": [r for r in stuck["ranks"] if r["rank"] < world]}
         if key not in self.known:
-            if (world, grouped) not in self.groups:
-                self.groups[world, grouped] = Group(world, grouped)
+            group = self.groups.setdefault((world, grouped, imports), Group(world, grouped, imports))
             task = {**program, "size": size, "unknown": unknown, "accelerate": accelerate, "epochs": self.epochs}
-            result = self.groups[world, grouped].run(task, self.patience)
+            result = group.run({**task, "imports": imports, "prelude": recipe["prelude"]}, self.patience)
             self.known[key] = result
             if any(rank["stopped"] for rank in result["ranks"]):
                 self.stuck[text] = result
+        if self.known[key]["unable"]:
+            raise Unable(self.known[key]["unable"])
         return self.known[key]
 
     def observe(self, recipe: dict[str, Any], nproc: int) -> Iterator[dict[str, Any]]:
         """Every observation that the judge wants of one recipe."""
-        programs = [(v, recipe[v]) for v in ("before", "after") if recipe[v] is not None]
-        accelerate = recipe["needs_accelerate"]
+        variants = [v for v in ("before", "after") if recipe[v] is not None]
         worlds = [] if recipe["owner"] == "single" else [nproc, nproc + 1]
         for unknown in assignments(list(recipe["unknown"])):
 
-            def run(variant: str, program: dict[str, str], world: int, grouped: bool, size: int) -> dict[str, Any]:
-                result = self.run(program, accelerate, world, grouped, size, unknown)  # noqa: B023
+            def run(variant: str, world: int, grouped: bool, size: int) -> dict[str, Any]:
+                result = self.run(recipe, variant, world, grouped, size, unknown)  # noqa: B023
                 about = {"variant": variant, "world": world, "grouped": grouped, "size": size}
                 return {**about, "unknown": list(unknown.items()), **result}  # noqa: B023
 
             alone_sizes: list[int] = []
             for world in worlds:
-                probes = [self.run(p, accelerate, world, True, PROBE, unknown) for _, p in reversed(programs)]
+                probes = [self.run(recipe, v, world, True, PROBE, unknown) for v in reversed(variants)]
                 built = [p["declared"]["batch_size"] for p in probes if p["declared"]["batch_size"]]
                 for size in sizes_for(built[0] if built else None, world):
                     alone_sizes += [size] * (size not in alone_sizes)
-                    for variant, program in programs:
-                        yield run(variant, program, world, True, size)
+                    for variant in variants:
+                        yield run(variant, world, True, size)
             if not worlds:
-                probes = [self.run(p, accelerate, 1, False, PROBE, unknown) for _, p in reversed(programs)]
+                probes = [self.run(recipe, v, 1, False, PROBE, unknown) for v in reversed(variants)]
                 built = [p["declared"]["batch_size"] for p in probes if p["declared"]["batch_size"]]
                 alone_sizes = sizes_for(built[0] if built else None, 1)
             for size in alone_sizes:
-                alone = [run(variant, program, 1, False, size) for variant, program in programs]
+                alone = [run(variant, 1, False, size) for variant in variants]
                 yield from alone
                 failed = [any(r["error"] or r["stopped"] for r in o["ranks"]) for o in alone]
                 if all(failed) or (any(failed) and recipe["group"] == "always"):
-                    for variant, program in programs:
-                        yield run(variant, program, 1, True, size)
+                    for variant in variants:
+                        yield run(variant, 1, True, size)
 
     def close(self) -> None:
         for group in self.groups.values():
@@ -588,14 +642,12 @@ def work(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
             if missing and recipe["needs_accelerate"]:
                 emit({"kind": "recipe", "recipe": number, "observations": [], "error": missing})
                 continue
-            emit(
-                {
-                    "kind": "recipe",
-                    "recipe": number,
-                    "observations": list(runs.observe(recipe, job["nproc"])),
-                    "error": "",
-                }
-            )
+            answer: dict[str, Any] = {"kind": "recipe", "recipe": number, "observations": [], "error": ""}
+            try:
+                answer["observations"] = list(runs.observe(recipe, job["nproc"]))
+            except Unable as unable:
+                answer["error"] = str(unable)
+            emit(answer)
     finally:
         runs.close()
     emit({"kind": "done"})
