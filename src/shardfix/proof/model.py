@@ -138,6 +138,8 @@ class Proof:
     ``conditions`` maps each of ``CONDITIONS`` to ``held``, ``held: ..``, ``failed: ..`` or ``not judged: ..``.
     ``padded`` counts the repeated visits of one epoch at the ragged size. ``control`` says what the original did in
     the same run. The maps show the size at which the result first fails, else a multiple of ranks times batch size.
+    ``cause`` is a code of ``causes.CAUSES`` where the site is refuted. ``told`` is what a reader of a watched loader
+    should know beside the verdict: who reads it, and what was not consumed.
     """
 
     site: str
@@ -149,6 +151,8 @@ class Proof:
     stand_ins: tuple[StandIn, ...] = ()
     map_before: ShardMap | None = None
     map_after: ShardMap | None = None
+    cause: str = ""
+    told: tuple[str, ...] = ()
 
 
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Built:
     split_batches: bool = False
     even_batches: bool = True
     dispatched: bool = False
+    subset_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,14 @@ class Pass:
     """One iteration over a loader on one rank: what its steps held, in order.
 
     ``complete`` is whether the loader came to its own end; ``epoch`` what its sampler said its epoch is, if it counts.
+    ``contents`` are digests of what the first steps yielded, where they were taken: ranks that draw the same ids from
+    datasets of their own (one file a rank) yield other contents.
     """
 
     batches: tuple[tuple[Item, ...], ...]
     complete: bool
     epoch: int | None = None
+    contents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,12 @@ def reader_from_json(data: Mapping[str, Any]) -> Reader:
         rank=data["rank"],
         built=Built(**built),
         passes=tuple(
-            Pass(tuple(tuple(batch) for batch in item["batches"]), item["complete"], item.get("epoch"))
+            Pass(
+                batches=tuple(tuple(batch) for batch in item["batches"]),
+                complete=item["complete"],
+                epoch=item.get("epoch"),
+                contents=tuple(item.get("contents", ())),
+            )
             for item in data["passes"]
         ),
     )
