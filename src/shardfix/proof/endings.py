@@ -14,8 +14,9 @@ class RunVerdict:
     """The verdict on a whole run.
 
     ``cause`` is empty where every rank came to its end, else a code of ``causes.CAUSES`` (``hang``, ``died``,
-    ``raises``, ``exits``, ``no loader``, or the fault of the loader that made it stop). ``rank``, ``loader``, ``passes``
-    and ``step`` are those of the rank that stopped first; ``text`` is its own traceback, or the place where it stood.
+    ``raises``, ``exits``, ``no-loader``, or the fault of the loader that made it stop). ``rank``, ``loader``,
+    ``passes`` and ``step`` are those of the rank that stopped first; ``text`` is its own traceback, or the place where
+    it stood.
     """
 
     verdict: Verdict

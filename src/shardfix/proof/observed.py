@@ -45,6 +45,7 @@ class Built:
     even_batches: bool = True
     dispatched: bool = False
     subset_digest: str = ""
+    data_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
