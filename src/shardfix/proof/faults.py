@@ -25,6 +25,7 @@ class Fault:
 class Reference:
     """What is to be read in one epoch: the visits of one process, epoch by epoch, and the rules that hold.
 
+    ``epochs`` is empty where one process was not seen and what it would visit is not known by number.
     ``draws`` is the number that the sampler draws, a ``drop_last`` tail included. ``shuffled`` says what the order
     should be, ``order`` gives it for a loader that is not shuffled. ``exact`` is false where every epoch may visit
     other samples (a ``drop_last`` tail, a sample of the samples): then numbers are compared, not identities, and
@@ -45,28 +46,50 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The owner's rule in numbers: visits of each rank, visits of all that are padding, samples left out."""
+    """The owner's rule in numbers: visits of each rank, visits of all that are padding, samples left out.
+
+    ``per_rank`` is the largest share; ``shares`` holds all of them where they differ.
+    """
 
     per_rank: int
     padding: int
     dropped: int
+    shares: tuple[int, ...] = ()
+
+    def share(self, rank: int) -> int:
+        return self.shares[rank] if self.shares else self.per_rank
 
 
 def quota(reference: Reference, declared: Declared, world: int, batch: int) -> Quota:
-    """Measured rules: DistributedSampler draws ceil(M/W) a rank (floor with drop_last), accelerate ceil(M/(W*B))*B."""
+    """Measured rules: DistributedSampler draws ceil(M/W) a rank (floor with drop_last), accelerate ceil(M/(W*B))*B.
+
+    With ``even_batches=False`` accelerate deals whole batches out and fills none; its dispatcher fills the last step to
+    a multiple of the ranks only (accelerate/data_loader.py, 0.30 to 1.15).
+    """
     draws = reference.draws
     if world == 1:
         kept = draws // batch * batch if reference.drop_last else draws
         return Quota(kept, 0, draws - kept)
+    if declared.prepared and declared.batch_size is None and not declared.dispatched:
+        # batches of any size, dealt out as they are: the first ones again where the last round is short
+        return Quota(-(-draws // world), (world - 1) * batch if declared.even else 0, 0)
     if declared.prepared:
-        rounds = draws // (world * batch) if reference.drop_last else -(-draws // (world * batch))
-        per_rank, padding = rounds * batch, max(0, rounds * world * batch - draws)
-        dropping = reference.drop_last
-    else:
-        drawn = draws // world if reference.sampler_drop_last else -(-draws // world)
-        per_rank = drawn // batch * batch if reference.drop_last else drawn
-        padding = max(0, drawn * world - draws)
-        dropping = reference.drop_last or reference.sampler_drop_last
+        rounds, rest = divmod(draws, world * batch)
+        if reference.drop_last or not rest:
+            return Quota(rounds * batch, 0, rest)
+        if declared.dispatched:
+            last = -(-rest // world)
+            return Quota(rounds * batch + last, last * world - rest, 0)
+        if not declared.even:
+            shares = tuple(rounds * batch + min(batch, max(0, rest - batch * rank)) for rank in range(world))
+            return Quota(max(shares), 0, 0, shares)
+        return Quota((rounds + 1) * batch, world * batch - rest, 0)
+    drawn = draws // world if reference.sampler_drop_last else -(-draws // world)
+    per_rank = drawn // batch * batch if reference.drop_last else drawn
+    padding = max(0, drawn * world - draws)
+    if declared.own_sampler and not reference.drop_last:
+        padding = max(padding, -(-draws // (world * batch)) * world * batch - draws)
+    dropping = reference.drop_last or reference.sampler_drop_last
     return Quota(per_rank, padding, max(0, draws - per_rank * world + padding) if dropping else 0)
 
 
@@ -127,14 +150,14 @@ def steps_faults(run: Observation, epoch: int, reference: Reference) -> Iterable
             yield Fault("uneven", "same steps", f"{text}: the job would hang")
             return
     if steps[0] == 0 and reference.steps > 0 and not (reference.drop_last or reference.sampler_drop_last):
-        yield Fault("no steps", "same steps", f"no rank makes a step where the original makes {reference.steps}")
+        yield Fault("no-steps", "same steps", f"no rank makes a step where the original makes {reference.steps}")
 
 
 def share_faults(run: Observation, epoch: int, reads: Sequence[Sequence[int]], reference: Reference) -> Iterable[Fault]:
     """Read too often, or not at all."""
     rule = quota(reference, run.declared, run.world, per_rank_batch(run))
-    whole = Counter(reference.epochs[min(epoch, len(reference.epochs) - 1)])
-    alone = sum(whole.values())
+    whole = Counter(reference.epochs[min(epoch, len(reference.epochs) - 1)] if reference.epochs else ())
+    alone = sum(whole.values()) if reference.epochs else quota(reference, run.declared, 1, per_rank_batch(run)).per_rank
     if run.world > 1 and alone > rule.per_rank and all(len(read) >= alone for read in reads):
         same = reference.replacement or not reference.exact or all(Counter(read) == whole for read in reads)
         if same:
@@ -145,15 +168,15 @@ def share_faults(run: Observation, epoch: int, reads: Sequence[Sequence[int]], r
             return
     if reference.replacement:
         for rank, read in enumerate(reads):
-            if len(read) != rule.per_rank:
-                text = (
-                    f"rank {rank} makes {plural(len(read), 'draw')} where its share is {rule.per_rank}{in_epoch(epoch)}"
-                )
+            if len(read) != rule.share(rank):
+                share = rule.share(rank)
+                text = f"rank {rank} makes {plural(len(read), 'draw')} where its share is {share}{in_epoch(epoch)}"
                 yield Fault("draws", "covered", text)
                 return
         return
     counts = Counter(index for read in reads for index in read)
-    once = max(whole.values(), default=1)
+    # a sampler that draws more than there is draws each as often as it must
+    once = max(whole.values(), default=-(-reference.draws // (reference.distinct or reference.draws or 1)) or 1)
     allowed = whole if reference.exact else dict.fromkeys(counts, once)
     too_often = {
         index: count - allowed.get(index, 0) for index, count in counts.items() if count > allowed.get(index, 0)

@@ -425,7 +425,7 @@ def judge_control(recipe: Recipe, runs: Runs, ledger: Ledger) -> str:
             continue
         for fault in faults(before, reference_for(recipe, runs, setting)):
             small = setting[1] < setting[0]
-            if small and fault.code in ("raises", "no steps") and recipe.expect != fault.code:
+            if small and fault.code in ("raises", "no-steps") and recipe.expect != fault.code:
                 continue  # too little data for any version
             shown.setdefault(fault.code, place(setting) + fault.text)
             worlds.setdefault(fault.code, set()).add(setting[0])

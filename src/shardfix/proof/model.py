@@ -87,7 +87,9 @@ class RankRun:
 class Declared:
     """What the built loader says of itself on the first rank that built it; ``None`` where it says nothing.
 
-    ``draws`` is the length of its sampler, ``prepared`` whether accelerate made it.
+    ``draws`` is the length of its sampler, ``prepared`` whether accelerate made it. ``even`` and ``dispatched`` are
+    accelerate's ``even_batches`` and ``dispatch_batches``; ``own_sampler`` says that its sampler is the program's own
+    class, which may fill its batches.
     """
 
     batch_size: int | None = None
@@ -98,6 +100,9 @@ class Declared:
     replacement: bool = False
     sampler_drop_last: bool = False
     prepared: bool = False
+    even: bool = True
+    dispatched: bool = False
+    own_sampler: bool = False
 
 
 @dataclass(frozen=True, slots=True)
