@@ -14,6 +14,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import faulthandler
+import importlib
 import itertools
 import json
 import mmap
@@ -653,6 +654,51 @@ def work(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     emit({"kind": "done"})
 
 
+def installed(libraries: dict[str, list[list[str]]]) -> tuple[dict[str, str], dict[str, str]]:
+    """The versions of the libraries that can be imported, and why the others can't.
+
+    Of each, the first set of modules that can be imported counts. They are imported here, once, before ranks are
+    forked; what a library says while it is imported is nothing for the user.
+    """
+    versions: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    for library, sets in libraries.items():
+        for modules in sets:
+            try:
+                found = [importlib.import_module(name) for name in modules]
+            except Exception as exception:  # a release that does not fit the others raises anything
+                reasons.setdefault(library, words_of(exception))
+                continue
+            top = sys.modules[found[0].__name__.partition(".")[0]]
+            versions[library] = str(getattr(top, "__version__", "of unknown version"))
+            reasons.pop(library, None)
+            break
+    return versions, reasons
+
+
+def run_cells(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """Run programs that are not held against one another, each once, in as many ranks as it names."""
+    versions, reasons = installed(job["libraries"])
+    emit({"kind": "versions", "versions": versions, "reasons": reasons})
+    groups: dict[tuple[int, bool], Group] = {}
+    try:
+        for number, cell in enumerate(job["cells"]):
+            if not versions.keys() >= set(cell["needs"]):
+                continue
+            key = (cell["world"], cell["grouped"])
+            group = groups.setdefault(key, Group(*key, imports=()))
+            if cell["waits"]:
+                group.close()  # what does not end in a used group is tried again in a fresh one
+            accelerate = not {"accelerate", "transformers"}.isdisjoint(cell["needs"])
+            task = {**cell, "unknown": {}, "accelerate": accelerate, "imports": ()}
+            patience = min(job["patience"], 2.5) if cell["waits"] else job["patience"]
+            emit({"kind": "cell", "cell": number, "ranks": group.run(task, patience)["ranks"]})
+    finally:
+        for group in groups.values():
+            group.close()
+    emit({"kind": "done"})
+
+
 def main(target: str) -> int:
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(os.path.abspath(__file__))]
     os.environ.update(
@@ -686,7 +732,7 @@ def main(target: str) -> int:
     os.dup2(2, 1)  # what a program prints is no result
     try:
         for job in jobs():
-            work(job, emit)
+            (run_cells if "cells" in job else work)(job, emit)
     except (ParentGone, BrokenPipeError):
         return 1
     return 0
