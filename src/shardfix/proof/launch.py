@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -183,6 +183,23 @@ class Verifier:
                 found.append([observation_from_json(item) for item in answer["observations"]])
         return found
 
+    def hear(self, job: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+        """Hand the worker a job that holds no recipes; its messages, and why they ended early, if they did."""
+        try:
+            deadline = time.monotonic() + self.timeout
+            self.start()
+            messages: list[dict[str, Any]] = []
+            if self._wait_until_ready(deadline):
+                self._write(job)
+                for message in self._messages(deadline):
+                    if message["kind"] == "done":
+                        return messages, ""
+                    messages.append(message)
+            return messages, self._why_it_ended(deadline)
+        except BaseException:
+            self.close()
+            raise
+
     def _wait_until_ready(self, deadline: float) -> bool:
         if not self._ready:
             for message in self._messages(deadline):
@@ -195,15 +212,12 @@ class Verifier:
         return self._ready
 
     def _send(self, recipes: Sequence[Recipe]) -> None:
+        self._write({"recipes": [recipe_to_json(recipe) for recipe in recipes], "nproc": self.nproc})
+
+    def _write(self, job: Mapping[str, Any]) -> None:
         assert self._worker is not None
         assert self._worker.stdin is not None
-        patience = max(1.0, min(8.0, self.timeout / 8))
-        job = {
-            "recipes": [recipe_to_json(recipe) for recipe in recipes],
-            "nproc": self.nproc,
-            "patience": patience,
-            "watch_stdin": True,
-        }
+        job = {**job, "patience": max(1.0, min(8.0, self.timeout / 8)), "watch_stdin": True}
         with contextlib.suppress(BrokenPipeError):  # the results pipe says why
             self._worker.stdin.write(json.dumps(job).encode() + b"\n")
             self._worker.stdin.flush()
