@@ -53,12 +53,19 @@ class Verifier:
 
     ``python`` is the interpreter whose torch and accelerate are used (default: this one). ``nproc`` ranks are
     started, and ``nproc + 1`` as well, so that padding is exercised. ``timeout`` bounds each call of ``prove``, in
-    seconds; what is not reached by then is unproven.
+    seconds; what is not reached by then is unproven. ``env``: more variables for the interpreter's environment.
 
     Raises VerifierError: from ``prove``, when the interpreter can't be started or has no torch.
     """
 
-    def __init__(self, *, python: str | None = None, nproc: int = 2, timeout: float = 120.0) -> None:
+    def __init__(
+        self,
+        *,
+        python: str | None = None,
+        nproc: int = 2,
+        timeout: float = 120.0,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         if nproc < 2:
             raise ValueError(f"nproc is {nproc}; a proof needs two ranks or more")
         python = python or sys.executable
@@ -66,6 +73,7 @@ class Verifier:
         self.python = os.path.abspath(python) if os.path.dirname(python) else python
         self.nproc = nproc
         self.timeout = timeout
+        self.env = env or {}
         self.torch = ""
         self._worker: subprocess.Popen[bytes] | None = None
         self._results = -1
@@ -101,6 +109,7 @@ class Verifier:
                     "TMPDIR": self._folder.name,
                     "PYTHONDONTWRITEBYTECODE": "1",
                     "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS reads it before Python starts
+                    **self.env,
                 },
                 start_new_session=True,  # Ctrl-C reaches this process only, which then ends the worker and its ranks
             )
