@@ -679,7 +679,7 @@ def installed(libraries: dict[str, list[list[str]]]) -> tuple[dict[str, str], di
 def run_cells(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """Run programs that are not held against one another, each once, in as many ranks as it names."""
     versions, reasons = installed(job["libraries"])
-    emit({"kind": "versions", "versions": versions, "reasons": reasons})
+    emit({"kind": "versions", "python": sys.version.split()[0], "versions": versions, "reasons": reasons})
     groups: dict[tuple[int, bool], Group] = {}
     try:
         for number, cell in enumerate(job["cells"]):
