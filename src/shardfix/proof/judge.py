@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
+from .causes import explained, root
 from .faults import (
     ENOUGH,
     Fault,
@@ -20,9 +20,8 @@ from .faults import (
     quota,
     visits,
 )
+from .ledger import Ledger, Setting
 from .model import CONDITIONS, Observation, Proof, Recipe, ShardMap, Variant, Verdict
-
-Setting = tuple[int, int, tuple[tuple[str, bool], ...]]  # ranks, samples, unknown booleans
 
 COMPANIONS = {
     # what may show beside the expected fault because it has the same cause
@@ -33,44 +32,6 @@ COMPANIONS = {
     "unsharded": set[str](),
     "frozen-epoch": set[str](),
 }
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What has been found so far, condition by condition."""
-
-    judged: set[str] = field(default_factory=set)
-    failed: dict[str, list[str]] = field(default_factory=dict)
-    open: dict[str, list[str]] = field(default_factory=dict)
-    told: dict[str, list[str]] = field(default_factory=dict)
-    not_judged: dict[str, str] = field(default_factory=dict)
-    first_failing: Setting | None = None
-
-    def fail(self, condition: str, text: str) -> None:
-        self.failed.setdefault(condition, []).append(text)
-
-    def leave_open(self, condition: str, text: str) -> None:
-        """The condition can't be decided, so the site can't be proven."""
-        self.open.setdefault(condition, []).append(text)
-
-    def tell(self, condition: str, text: str) -> None:
-        texts = self.told.setdefault(condition, [])
-        if text not in texts:
-            texts.append(text)
-
-    def conditions(self) -> dict[str, str]:
-        lines = {}
-        for name in CONDITIONS:
-            if name in self.failed:
-                lines[name] = f"failed: {self.failed[name][0]}"
-            elif name in self.open:
-                lines[name] = f"not judged: {self.open[name][0]}"
-            elif name in self.judged:
-                told = self.told.get(name)
-                lines[name] = f"held: {'; '.join(told)}" if told else "held"
-            else:
-                lines[name] = f"not judged: {self.not_judged.get(name, 'no run that shows it')}"
-        return lines
 
 
 class Runs:
@@ -121,7 +82,7 @@ def judge(recipe: Recipe, observations: Sequence[Observation]) -> Proof:
     if recipe.feeds_metric and not recipe.padding_removed and padded and not ledger.failed:
         text = f"{plural(padded, 'padded sample')} of an epoch would be counted twice in the metric"
         ledger.leave_open("disjoint", text)
-    verdict: Verdict = "refuted" if ledger.failed else "unproven" if ledger.open else "proven"
+    verdict = ledger.verdict()
     before, after = maps(recipe, runs, ledger)
     return Proof(
         site=recipe.site,
@@ -133,6 +94,7 @@ def judge(recipe: Recipe, observations: Sequence[Observation]) -> Proof:
         stand_ins=recipe.stand_ins,
         map_before=before,
         map_after=after,
+        cause=root(ledger.codes),
     )
 
 
@@ -224,7 +186,7 @@ def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
             elif fault.code in same_as_before:
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; the original does so too")
             else:
-                ledger.fail(fault.condition, place(setting) + fault.text)
+                ledger.fail(fault.condition, place(setting) + fault.text, fault.code)
                 ledger.first_failing = ledger.first_failing or setting
         repeats = repeated(run, reference)
         if setting == ragged:
@@ -235,7 +197,8 @@ def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
 
 def wrong(recipe: Recipe, run: Observation, reference: Reference) -> list[Fault]:
     """The faults of a run that count: a program that reads its loader once has no later epochs."""
-    return [f for f in faults(run, reference) if not (recipe.single_pass and f.code == "frozen-epoch")]
+    found = [f for f in faults(run, reference) if not (recipe.single_pass and f.code == "frozen-epoch")]
+    return explained(found, run)
 
 
 def untouched(runs: Runs, setting: Setting) -> bool:
@@ -264,7 +227,7 @@ def judge_stop(
             ledger.tell("same steps", f"at {plural(setting[1], 'sample')} the loader can't be built at all")
             return
     if ran or (stop.code == "hang" and before is None) or (recipe.expect == "raises" and setting[1] >= setting[0]):
-        ledger.fail(stop.condition, text)
+        ledger.fail(stop.condition, text, stop.code)
     elif before is not None and setting[1] < setting[0]:
         ledger.tell("same steps", f"at {plural(setting[1], 'sample')} neither version runs on {setting[0]} ranks")
     else:
@@ -362,7 +325,7 @@ def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         stop = broken(failed) if failed is not None else None
         ran_plainly = plain["before"] is not None and broken(plain["before"]) is None
         if stop is not None and ran_plainly and (recipe.group == "optional" or after is None):
-            ledger.fail("one process", f"{place(setting)}{stop.text}, where the original runs")
+            ledger.fail("one process", f"{place(setting)}{stop.text}, where the original runs", stop.code)
             continue
         if after is None:
             if before is not None:
@@ -383,7 +346,7 @@ def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         reference = reference_for(recipe, runs, setting)
         condition_of = (lambda fault: fault.condition) if not runs.settings else (lambda fault: "one process")
         for fault in wrong(recipe, after, reference):
-            ledger.fail(condition_of(fault), place(setting) + fault.text)
+            ledger.fail(condition_of(fault), place(setting) + fault.text, fault.code)
         if not runs.settings and len(set(visits(after.ranks[0], 0))) >= ENOUGH:
             ledger.judged.add("epochs")
         if before is not None:
