@@ -95,7 +95,7 @@ def split(
 
 
 def dispatched(batches: Batches, rank: int, world: int, *, drop_last: bool = False) -> list[list[int]]:
-    """accelerate's DataLoaderDispatcher: rounds of ``world`` batches, the last one filled to a multiple of the ranks."""
+    """accelerate's DataLoaderDispatcher: rounds of ``world`` batches, the last filled to a multiple of the ranks."""
     mine = []
     first: list[int] = []
     for start in range(0, len(batches), world):
@@ -118,20 +118,15 @@ class Case:
 
     reads: tuple[tuple[Batches, ...], ...]  # rank, pass, batches
     built: tuple[Built, ...]
+    epochs: tuple[tuple[int | None, ...], ...] = ()  # rank, pass -> what its sampler says its epoch is
 
     def observed(self, **more: object) -> Observed:
-        readers = tuple(
-            reader(rank, built, passes) for rank, (built, passes) in enumerate(zip(self.built, self.reads, strict=True))
-        )
-        return replace(Observed("train.py:7", len(readers), readers), **more)
-
-
-def reader(rank: int, built: Built, passes: Sequence[Batches], complete: bool = True, told: bool = True) -> Reader:
-    seen = tuple(
-        Pass(tuple(tuple(batch) for batch in batches), complete, epoch if told and built.shard else None)
-        for epoch, batches in enumerate(passes)
-    )
-    return Reader(rank, built, seen)
+        readers = []
+        for rank, (own, passes) in enumerate(zip(self.built, self.reads, strict=True)):
+            told = self.epochs[rank] if self.epochs else (None,) * len(passes)
+            seen = (Pass(tuple(map(tuple, batches)), True, at) for at, batches in zip(told, passes, strict=True))
+            readers.append(Reader(rank, own, tuple(seen)))
+        return replace(Observed("train.py:7", len(readers), tuple(readers)), **more)
 
 
 def watched(

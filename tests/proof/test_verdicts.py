@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -16,15 +15,13 @@ from simulated import (
     dispatched,
     distributed,
     permuted,
-    reader,
     shard,
     split,
     watched,
 )
 
-from shardfix.proof.causes import CAUSES
 from shardfix.proof.model import Proof
-from shardfix.proof.observed import Built, Observed, Pass, Reader
+from shardfix.proof.observed import Built, Reader
 from shardfix.proof.verdicts import judge_observed
 
 WORLDS = (2, 3, 4)
@@ -175,9 +172,10 @@ def dealt_wrongly(
     rank_of: object = None,
     seeds: bool = False,
     stale: int = 0,
+    told: bool = True,
     batch: int = 4,
 ) -> Case:
-    """A DistributedSampler with a mistake: constant num_replicas, another's rank, own seeds, ``stale`` ranks not told."""
+    """A DistributedSampler with constant num_replicas, another rank, own seeds, or ``stale`` ranks at epoch 0."""
     shards = replicas or world
 
     def own(rank: int) -> int:
@@ -201,7 +199,8 @@ def dealt_wrongly(
         ),
         world,
     )
-    return case
+    at = tuple((0, 0, 0) if rank >= world - stale else (0, 1, 2) for rank in range(world))
+    return replace(case, epochs=at) if told else case
 
 
 def unsynced(size: int, world: int) -> Case:
@@ -252,16 +251,12 @@ FAULTS = {
     "stale-epoch-on-one-rank": [
         lambda size, world: dealt_wrongly(size, world, stale=1),
         lambda size, world: dealt_wrongly(size, world, stale=world - 1),
+        lambda size, world: dealt_wrongly(size, world, stale=1, told=False),
     ],
     "frozen-epoch": [lambda size, world: ddp_case(size, world, shuffle=True, told=False)],
     "unsynced-rng": [unsynced],
     "per-rank-subset": [random_parts, lambda size, world: random_parts(size, world, digests=False)],
 }
-
-
-def stale(case: Case, ranks: int) -> Case:
-    """The same with the last ``ranks`` samplers still at epoch 0, as they say."""
-    return case
 
 
 @pytest.mark.parametrize(("cause", "make"), [(cause, make) for cause, makes in FAULTS.items() for make in makes])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from .faults import Fault, join, visits
+from .faults import ENOUGH, Fault, join, visits
 from .model import Observation
 
 
@@ -189,6 +189,7 @@ class Clues:
     dispatched: bool = False
     sampler: str = ""
     own_sampler: bool = False
+    shuffled: bool | None = None
     samples: int | None = None
     subset: int | None = None
 
@@ -254,11 +255,19 @@ def why_so(fault: Fault, run: Observation, clues: Clues) -> tuple[str, str]:
     stale = stale_epoch(clues)
     if stale:
         return "stale-epoch-on-one-rank", stale
+    repeating = repeaters(run)
+    if 0 < len(repeating) < world and len(shards) == world:
+        others = [f"rank {rank}" for rank in range(world) if rank not in repeating]
+        text = f"set_epoch reached {join(others)} only, rank {repeating[0]} repeats its order"
+        return "stale-epoch-on-one-rank", text
     seeds = [seed for seed in clues.seeds if seed is not None]
     if len(seeds) == world and len(set(seeds)) > 1 and not clues.own_sampler:
         other = next(rank for rank, seed in enumerate(seeds) if seed != seeds[0])
         text = f"the seeds differ, rank 0 draws with {seeds[0]}, rank {other} with {seeds[other]}"
         return "per-rank-seed", text
+    alike = clues.shuffled is False or (len(seeds) == world and len(set(seeds)) == 1)
+    if len(shards) == world and alike and clues.subset is not None and clues.subset != clues.samples:
+        return "per-rank-subset", f"the ranks hold different subsets of the {clues.samples} samples"
     if fault.code == "sharded-twice" and clues.dispatched:
         return "dispatched-part", "rank 0 dispatches one part of the data"
     if fault.code in ("missing", "sharded-twice") and not clues.shards:
@@ -292,6 +301,16 @@ def overlaps(run: Observation) -> bool:
             return True
         seen |= mine
     return False
+
+
+def repeaters(run: Observation) -> list[int]:
+    """The ranks that read the same order in every one of several passes."""
+    found = []
+    for number, rank in enumerate(run.ranks):
+        orders = {tuple(visits(rank, epoch)) for epoch in range(len(rank.epochs))}
+        if len(rank.epochs) > 1 and len(orders) == 1 and len(orders.pop()) >= ENOUGH:
+            found.append(number)
+    return found
 
 
 def strangers_to_the_subset(run: Observation, clues: Clues) -> bool:

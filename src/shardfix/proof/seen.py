@@ -207,6 +207,7 @@ def clues_of(rows: Rows) -> Clues:
         dispatched=dispatched,
         sampler=rows.built.sampler,
         own_sampler=declared_of(rows.built).own_sampler,
+        shuffled=rows.built.shuffled,
         samples=rows.built.samples,
         subset=rows.built.subset,
     )
