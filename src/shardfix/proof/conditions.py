@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from shardfix.analysis.code.names import DATA_LOADER, SAMPLER_KINDS, last_name
 from shardfix.analysis.loaders.samplers import arms
 from shardfix.proof.choices import text_of
-from shardfix.proof.regime import call, comparison, dotted, literal, name, value_of
+from shardfix.proof.regime import call, comparison, dotted, name, value_of
+from shardfix.proof.settings import exact, literal
 from shardfix.proof.stop import DEPTH
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Conditions:
         value = self.slicer.launched(node)
         if value is not None:
             return value
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and not isinstance(exact(self.slicer.module, node), bool):
             return self.asked(node, depth)
         if isinstance(node, (ast.Name, ast.Attribute)):
             subject = self.subject(node, depth)
@@ -53,6 +54,9 @@ class Conditions:
             bound = self.slicer.attempt(lambda: self.slicer.need(node, lambda v: self.boolean(v, depth + 1), depth + 1))
             if bound is not None:
                 return bound
+        known = exact(self.slicer.module, node)
+        if known is None or isinstance(known, (bool, int)):
+            return ast.Constant(bool(known))
         return self.unknown(node)
 
     def unknown(self, node: ast.expr) -> ast.expr:
@@ -68,6 +72,9 @@ class Conditions:
             if isinstance(literal(right), bool) and value_of(self.slicer.module, node.left) is None:
                 op = ast.Eq() if isinstance(node.ops[0], (ast.Is, ast.Eq)) else ast.NotEq()
                 return ast.Compare(self.boolean(node.left, depth + 1), [op], [ast.Constant(literal(right))])  # type: ignore[arg-type]
+        known = [exact(self.slicer.module, side) for side in (node.left, *node.comparators)]
+        if len(known) == 2 and ... not in known and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            return ast.Constant((known[0] == known[1]) is isinstance(node.ops[0], ast.Eq))
         found = comparison(self.slicer.module, node)
         if found is not None:
             if any(isinstance(n, ast.Name) and n.id == "accelerator" for n in ast.walk(found)):

@@ -8,7 +8,8 @@ from shardfix.analysis.code.names import ACCELERATOR, last_name
 from shardfix.analysis.programs.regimes import is_hf_trainer
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import text_of
-from shardfix.proof.regime import call, comparison, dotted, literal, name, tells_regime
+from shardfix.proof.regime import call, comparison, dotted, name, tells_regime
+from shardfix.proof.settings import literal
 from shardfix.proof.slice import Slicer, assign
 from shardfix.proof.stop import Stop
 

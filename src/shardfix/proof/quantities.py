@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardfix.proof.choices import text_of
-from shardfix.proof.regime import call, default_of, literal, name, value_of
+from shardfix.proof.regime import call, name, value_of
+from shardfix.proof.settings import default, exact, literal
 from shardfix.proof.stop import DEPTH
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ class Quantities:
                 bound = self.slicer.need(node, lambda v: self.process(v, what, depth + 1), depth + 1)
                 if bound is not None:
                     return bound
+            known = exact(self.slicer.module, node)
+            if type(known) is int:
+                return ast.Constant(known)
+            if isinstance(node, ast.Call):
+                made = self.slicer.returned(node, lambda v: self.process(v, what, depth + 1), depth + 1)
+                if made is not None:
+                    return made
         raise self.slicer.stopped(f"{what} `{text_of(node)}` is not seen to be a number of the process group", node)
 
     def seed(self, node: ast.expr, depth: int) -> ast.expr:
@@ -60,7 +68,7 @@ class Quantities:
                 return bound
         if any(value_of(self.slicer.module, n) is not None for n in ast.walk(node) if isinstance(n, ast.expr)):
             raise self.slicer.needs_project("the seed", node)
-        return ast.Constant(self.slicer.choices.number(text_of(node), default_of(self.slicer.module, node), 0))
+        return ast.Constant(self.slicer.choices.number(text_of(node), default(self.slicer.module, node), 0))
 
     def batch(self, node: ast.expr, depth: int = 0) -> ast.expr:
         """A batch size: literals and defaults made small, other sizes staying other sizes."""
@@ -74,6 +82,9 @@ class Quantities:
             launched = self.slicer.launched(node)
             if launched is not None:
                 return launched
+            known = exact(m, node)
+            if type(known) is int and known > 0:
+                return ast.Constant(self.slicer.choices.batch(known, str(known)))
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.FloorDiv, ast.Div)):
                 left, right = self.batch(node.left, depth + 1), self.factor(node.right, depth + 1)
                 if isinstance(node.op, ast.Mult):
@@ -91,9 +102,9 @@ class Quantities:
                         values = [v for v, _ in self.slicer.given(d)]
                         if values and len({ast.dump(v) for v in values}) == 1:
                             return self.batch(values[0], depth + 1)
-        default = default_of(m, node)
-        if type(default) is int and default > 0:
-            return ast.Constant(self.slicer.choices.batch(default, text_of(node)))
+        usual = default(m, node)
+        if type(usual) is int and usual > 0:
+            return ast.Constant(self.slicer.choices.batch(usual, text_of(node)))
         return ast.Constant(self.slicer.choices.number(text_of(node), ..., 12 if self.slicer.choices.split else 2))
 
     def factor(self, node: ast.expr, depth: int) -> ast.expr:

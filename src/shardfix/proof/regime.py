@@ -8,6 +8,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.programs.processes import distributed_test, is_main_test, is_rank, is_world_size, name_of
 from shardfix.analysis.programs.regimes import is_accelerator
+from shardfix.proof.settings import literal, option
 
 ACCELERATOR_VALUES = frozenset(
     {
@@ -45,14 +46,6 @@ def call(function: ast.expr, *args: ast.expr, **keywords: ast.expr) -> ast.Call:
     return ast.Call(function, list(args), [ast.keyword(k, v) for k, v in keywords.items()])
 
 
-def literal(node: ast.expr | None) -> object:
-    """The value of a literal number, string, boolean or None, a sign included; ``Ellipsis`` for anything else."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = literal(node.operand)
-        return -value if isinstance(value, (int, float)) else ...
-    return node.value if isinstance(node, ast.Constant) else ...
-
-
 def accelerator_value(module: Module, node: ast.expr) -> str:
     """``num_processes`` of ``accelerator.num_processes`` and of ``accelerator.state.num_processes``; else empty."""
     if not isinstance(node, ast.Attribute) or node.attr not in ACCELERATOR_VALUES:
@@ -61,34 +54,6 @@ def accelerator_value(module: Module, node: ast.expr) -> str:
     if isinstance(base, ast.Attribute) and base.attr in ("state", "partial_state"):
         base = base.value
     return node.attr if is_accelerator(module, base) else ""
-
-
-def default_of(module: Module, node: ast.expr) -> object:
-    """The argparse default of ``args.name``, as a literal; ``Ellipsis`` if there is none in the file.
-
-    ``int(os.environ.get("LOCAL_RANK", 0))`` as a default gives 0.
-    """
-    if not isinstance(node, ast.Attribute) or (isinstance(node.value, ast.Name) and node.value.id == "self"):
-        return ...
-    for made in module.calls:
-        if last_name(made.func) != "add_argument":
-            continue
-        keywords = {k.arg: k.value for k in made.keywords}
-        destination = literal(keywords.get("dest"))
-        if not isinstance(destination, str):
-            flags = [a.value for a in made.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            long = [f for f in flags if f.startswith("--")] or flags
-            destination = long[0].lstrip("-").replace("-", "_") if long else ""
-        if destination != node.attr or "default" not in keywords:
-            continue
-        default: ast.expr = keywords["default"]
-        while isinstance(default, ast.Call) and default.args and last_name(default.func) in ("int", "get", "getenv"):
-            default = default.args[-1]
-        value = literal(default)
-        if isinstance(value, str) and value.lstrip("-").isdigit():
-            return int(value)
-        return value
-    return ...
 
 
 def _environment(module: Module, node: ast.expr) -> tuple[str, object] | None:
@@ -155,7 +120,7 @@ def value_of(module: Module, node: ast.expr) -> ast.expr | None:
         return name("WORLD_SIZE") if name_of(plain) in _DEVICES_AS_PROCESSES else None
     if is_rank(plain):
         if name_of(plain).startswith(_LOCAL):
-            default = own if own is not ... else default_of(module, node)
+            default = own if own is not ... else option(module, node)
             return _local_rank(default)
         return name("RANK")
     if is_main_test(plain):

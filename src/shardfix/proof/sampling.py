@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.names import SAMPLER_KINDS, last_name
 from shardfix.proof.choices import text_of
-from shardfix.proof.regime import call, dotted, literal, name
+from shardfix.proof.regime import call, dotted, name
+from shardfix.proof.settings import literal
 from shardfix.proof.stop import DEPTH
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ class Sampling:
                     return self.construction(node, qualified, depth)
             if last_name(node.func) in ("sanitize",) and node.args:
                 return self.sampler(node.args[0], depth + 1)
+            made = self.slicer.returned(node, lambda v: self.sampler(v, depth + 1), depth + 1)
+            if made is not None:
+                return made
             raise self.slicer.needs_project("the sampler", node)
         if isinstance(node, (ast.Name, ast.Attribute)):
             bound = self.slicer.need(node, lambda v: self.sampler(v, depth + 1), depth + 1)
@@ -62,7 +66,7 @@ class Sampling:
         for parameter, argument in arguments.bound.items():
             value = argument.value
             if parameter in ("dataset", "data_source"):
-                keywords[parameter] = self.slicer.indices.dataset(value, depth + 1)
+                keywords[parameter] = self.slicer.datasets.dataset(value, depth + 1)
             elif parameter in ("num_replicas", "rank"):
                 keywords[parameter] = self.slicer.quantities.process(value, f"`{parameter}=`", depth + 1)
             elif parameter == "seed":
@@ -81,7 +85,7 @@ class Sampling:
                     keywords[parameter] = made
             elif parameter == "weights":
                 # any weights show whether the draw is the ranks' common one
-                size = call(name("len"), self.slicer.indices.own_dataset(depth + 1))
+                size = call(name("len"), self.slicer.datasets.own_dataset(depth + 1))
                 keywords[parameter] = ast.BinOp(ast.List([ast.Constant(1.0)], ast.Load()), ast.Mult(), size)
                 self.slicer.choices.stand_ins[text_of(value)] = "equal weights"
             elif parameter == "num_samples":
@@ -96,7 +100,7 @@ class Sampling:
             return ast.Constant(None)
         counted = node.args[0] if isinstance(node, ast.Call) and last_name(node.func) == "len" and node.args else None
         if counted is not None and weights is not None and text_of(counted) == text_of(weights):
-            return call(name("len"), self.slicer.indices.own_dataset(depth))
+            return call(name("len"), self.slicer.datasets.own_dataset(depth))
         found = self.slicer.attempt(lambda: self.slicer.indices.index(node, depth))
         if found is not None and any(isinstance(n, ast.Name) and n.id == "len" for n in ast.walk(found)):
             return found

@@ -13,10 +13,13 @@ from shardfix.analysis.code.names import DATA_LOADER, last_name
 from shardfix.analysis.programs.processes import distributed_test
 from shardfix.proof.choices import Choices, text_of
 from shardfix.proof.conditions import Conditions
+from shardfix.proof.datasets import Datasets
+from shardfix.proof.drawn import Drawn
 from shardfix.proof.indices import Indices
 from shardfix.proof.quantities import Quantities
-from shardfix.proof.regime import call, dotted, literal, name, value_of
+from shardfix.proof.regime import call, dotted, name, value_of
 from shardfix.proof.sampling import Sampling
+from shardfix.proof.settings import literal
 from shardfix.proof.stop import DEPTH, Stop
 from shardfix.proof.whitelist import FUNCTIONS, GIVEN
 
@@ -30,6 +33,15 @@ _DROPPED_KEYWORDS = frozenset(
 )
 
 Translate = Callable[[ast.expr], ast.expr]
+
+
+@dataclass(eq=False)
+class _Returned:
+    """A call of a project function that runs in the recipe: for each item of its result (None: the whole) the variable
+    that gets it and what each ``return`` gives."""
+
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+    items: dict[int | None, tuple[str, dict[ast.Return, ast.expr]]]
 
 
 @dataclass(eq=False)
@@ -58,10 +70,14 @@ class Slicer:
         self.sampling = Sampling(self)
         self.quantities = Quantities(self)
         self.indices = Indices(self)
+        self.datasets = Datasets(self)
+        self.drawn = Drawn(self)
         self.pending: set[Definition] = set()
         self.calls: list[ast.Call] = [anchor]
         self.uses_accelerator = False
         self.twins: dict[ast.AST, ast.Call] = {}
+        self.inlined: dict[ast.Call, _Returned] = {}
+        self.entered: dict[ScopeNode, ast.Call] = {}
         self.alias: Callable[[ast.expr], ast.expr | None] = lambda node: None
         self.closed = False  # once the construction is translated, nothing more is bound
         self._path(anchor)
@@ -163,18 +179,19 @@ class Slicer:
         return wanted
 
     def definitions(self, node: ast.expr) -> frozenset[Definition]:
-        """What may give a name or attribute its value, ``self.x`` of other methods included."""
+        """What may give a name or attribute its value: in other files too, and in methods of its object's class."""
         m = self.module
         found = m.bindings.reaching(node)
-        if (
-            not found
-            and isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "self"
-        ):
-            cls = m.class_of(node)
-            if cls is not None:
-                found = frozenset(m.attribute_definitions.get((cls, node.attr), []))
+        if not found and isinstance(node, ast.Attribute):
+            mine = isinstance(node.value, ast.Name) and node.value.id == "self"
+            cls = m.class_of(node) if mine else None
+            classes = ([cls] if cls is not None else []) if mine else m.instances(node.value)
+            found = frozenset(
+                d for c in classes for member in m.lineage(c) for d in m.attribute_values(member, node.attr)
+            )
+        if (not found and isinstance(node, ast.Attribute)) or any(d.kind == "import" for d in found):
+            named = frozenset(d for name in m.qualify(node) for d in m.named(name) if d.kind == "assign")
+            found = named or found
         return found
 
     def need(self, node: ast.expr, translate: Translate, depth: int) -> ast.expr | None:
@@ -210,13 +227,20 @@ class Slicer:
             assert d.value is not None
             variable = self.variable(d.scope, d.key)
             if d.index is not None:
-                shared = self.indices.split(d.value, depth) if d.index >= 0 else None
+                if isinstance(d.value, ast.Call) and d.index >= 0:
+                    item = self.returned(d.value, translate, depth, d.index)
+                    if item is not None:
+                        self._conditions(d)
+                        self.bound[d] = _Bound(variable, item)
+                        return True
+                shared = self.datasets.split(d.value, depth) if d.index >= 0 else None
                 if shared is None:
                     return False
                 part = self.variable(d.scope, f"the parts in line {d.value.lineno}", "parts")
-                item = ast.Subscript(name(part), ast.Constant(d.index), ast.Load())
                 self._conditions(d)
-                self.bound[d] = _Bound(variable, item, (part, shared))
+                self.bound[d] = _Bound(
+                    variable, ast.Subscript(name(part), ast.Constant(d.index), ast.Load()), (part, shared)
+                )
             else:
                 value = translate(d.value)
                 self._conditions(d)
@@ -226,15 +250,90 @@ class Slicer:
             self.pending.discard(d)
 
     def _scope(self, scope: ScopeNode) -> None:
-        if scope not in self.scopes:
+        if scope not in self.scopes and scope not in self.entered:
             self.scopes.append(scope)
+
+    # -- functions of the project that give a value ------------------------------------------------------------
+
+    def returned(self, node: ast.Call, translate: Translate, depth: int, item: int | None = None) -> ast.expr | None:
+        """What a call of a function of the project returns, by the statements of its body that decide it.
+
+        None where it is not one plain function, or is another call of one that runs already: then its parameters
+        would have two values.
+
+        Args:
+            item: the item of the tuple that it returns.
+        """
+        m = self.module
+        functions = m.called_functions(node)
+        if self.closed or depth > DEPTH or len(functions) != 1 or m.project_classes(node.func):
+            return None
+        (function,) = functions
+        if isinstance(function, ast.AsyncFunctionDef) or function.decorator_list or function in self._running(node):
+            return None
+        if self.entered.get(function, node) is not node or function in self.scopes:
+            return None
+        returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and m.function(n) is function]
+        yields = any(
+            isinstance(n, (ast.Yield, ast.YieldFrom)) and m.function(n) is function for n in ast.walk(function)
+        )
+        if not returns or yields:
+            return None
+        self.entered[function] = node
+        values: dict[ast.Return, ast.expr] = {}
+        for r in returns:
+            value: ast.expr = r.value or ast.Constant(None)
+            if item is not None:
+                if not isinstance(value, ast.Tuple) or item >= len(value.elts):
+                    return None
+                value = value.elts[item]
+            for outer in m.around(r):
+                if outer is function:
+                    break
+                if not isinstance(outer, (ast.If, ast.With)):
+                    return None
+                if isinstance(outer, ast.If) and outer not in self.tests:
+                    self.tests[outer] = self.conditions.boolean(outer.test, depth + 1)
+            values[r] = translate(value)
+        held = self.inlined.setdefault(node, _Returned(function, {}))
+        variable = self.variable(function, f"what the call in {m.location(node)} gives {item}", function.name)
+        held.items[item] = (variable, values)
+        return name(variable)
+
+    def _running(self, node: ast.AST) -> list[ast.AST]:
+        return [n for n in self.module.around(node) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+    def _before(self, s: ast.stmt) -> list[ast.stmt]:
+        """The bodies of the functions that a statement calls."""
+        found: list[ast.stmt] = []
+        for made, held in self.inlined.items():
+            if self.module.statement(made) is s:
+                found += [*self._parameters_of(held.function), *self._returning(held.function.body, held)]
+        return found
+
+    def _returning(self, body: list[ast.stmt], held: _Returned) -> list[ast.stmt]:
+        """A function's body with each ``return`` an assignment, and what follows an ``if`` that returns in its arms."""
+        found: list[ast.stmt] = []
+        for i, s in enumerate(body):
+            rest = body[i + 1 :]
+            if isinstance(s, ast.Return):
+                given = [assign(variable, values[s]) for variable, values in held.items.values()]
+                return [*found, *self._before(s), *given]
+            returns = any(isinstance(n, ast.Return) for n in ast.walk(s))
+            if isinstance(s, ast.If) and returns and s in self.tests:
+                arms = [self._returning([*arm, *rest], held) for arm in (s.body, s.orelse)]
+                return [*found, ast.If(self.tests[s], arms[0] or [ast.Pass()], arms[1])]
+            if isinstance(s, ast.With) and returns:
+                return [*found, *self._returning([*s.body, *rest], held)]
+            found += self._statement(s, {}, [])
+        return [*found, *(assign(variable, ast.Constant(None)) for variable, _ in held.items.values())]
 
     def _followable(self, d: Definition, use: ast.expr) -> bool:
         """Whether the statements around an assignment are ones that a recipe can repeat."""
         if d.kind == "parameter":
             return True
         m = self.module
-        same_scope = d.scope is (m.function(use) or m.tree)
+        same_scope = d.scope is m.scope(use)
         if same_scope and getattr(d.node, "lineno", 0) > use.lineno:
             return False  # it comes round a loop
         around_anchor = {id(n) for c in self.calls for n in m.around(c)}
@@ -284,8 +383,9 @@ class Slicer:
         ):
             return []
         found: list[tuple[ast.expr, ScopeNode]] = []
-        for made in m.callers(function):
-            here = m.function(made) or m.tree
+        entered = self.entered.get(function)
+        for made in [entered] if entered is not None else m.callers(function):
+            here = m.scope(made)
             value = next(
                 (v for v in [*made.args, *(k.value for k in made.keywords)] if m.parameter_for(made, v) is d.node), None
             )
@@ -297,7 +397,7 @@ class Slicer:
             if value is None:
                 return []
             found.append((value, here))
-            if made not in self.calls:
+            if made not in self.calls and entered is None:
                 self.calls.append(made)
         return found
 
@@ -331,7 +431,7 @@ class Slicer:
         if data is None:
             raise self.stopped("the loader's dataset is not seen", node)
         # the loader's own dataset first: a sampler made in one arm of what gives it is then seen to be for the same one
-        read = self.indices.dataset(data)
+        read = self.datasets.dataset(data)
         keywords: dict[str, ast.expr] = {}
         for parameter, argument in arguments.bound.items():
             if parameter != "dataset" and parameter not in (*_KEPT_KEYWORDS, *_DROPPED_KEYWORDS):
@@ -357,7 +457,7 @@ class Slicer:
 
     def statements(self) -> list[ast.stmt]:
         """The statements that build ``loader``, outer scopes and callers first."""
-        own = self.module.function(self.anchor) or self.module.tree
+        own = self.module.scope(self.anchor)
         built = {made: self.loader(made) for made in [self.anchor, *self.twins.values()]}
         for node in self.twins:
             assert isinstance(node, ast.If)
@@ -366,8 +466,8 @@ class Slicer:
         found: list[ast.stmt] = []
         scopes = [s for s in self.scopes if s is not own]
         order = [
-            *(s for s in scopes if s is self.module.tree),
-            *(s for s in reversed(scopes) if s is not self.module.tree),
+            *(s for s in reversed(scopes) if isinstance(s, ast.Module)),
+            *(s for s in reversed(scopes) if not isinstance(s, ast.Module)),
         ]
         for scope in order:
             found += self._parameters_of(scope)
@@ -413,7 +513,7 @@ class Slicer:
             return [line for c in head for line in built[c]] if head else self._block(s.body, built)
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return []
-        found: list[ast.stmt] = []
+        found = self._before(s)
         for d, b in sorted(self.bound.items(), key=lambda item: getattr(item[0].node, "col_offset", 0)):
             if d.statement is s or (isinstance(d.statement, ast.NamedExpr) and self.module.statement(d.statement) is s):
                 if b.shared is not None:

@@ -9,9 +9,12 @@ from shardfix.analysis.loops.epochs import EpochLoop, SetEpoch, counter_of, unto
 from shardfix.analysis.loops.evaluation import evaluates
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import text_of
-from shardfix.proof.regime import call, literal, name
+from shardfix.proof.regime import call, name
+from shardfix.proof.settings import default, exact, literal
 from shardfix.proof.slice import Slicer
 from shardfix.proof.whitelist import dotted_name
+
+_EPOCHS = 1000  # a start beyond it is no number of an epoch
 
 
 class Told:
@@ -33,7 +36,7 @@ class Told:
         self.slicer.alias = self.receiver
         found: list[ast.stmt] = []
         for call_ in told:
-            found += self.one(call_)
+            found += [s for s in self.one(call_) if all(ast.dump(s) != ast.dump(f) for f in found)]
         return found
 
     @property
@@ -206,8 +209,9 @@ class Told:
             return ast.Constant(value)
         text = m.source.source(node)
         loops = self.loops
-        if any(loop.counter == text for loop in loops):
-            return epoch
+        counted = next((loop for loop in loops if loop.counter == text), None)
+        if counted is not None:
+            return self.counted(counted.loop, epoch)
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
             left, right = (self.argument(side, at, epoch, depth + 1) for side in (node.left, node.right))
             return ast.BinOp(left, node.op, right)
@@ -220,7 +224,7 @@ class Told:
             for d in found:
                 loop = d.statement if d.kind == "loop" else None
                 if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) and counter_of(m, loop) is not None:
-                    return epoch
+                    return self.counted(loop, epoch)
                 if d.kind == "assign" and d.value is not None and d.index is None and type(literal(d.value)) is not int:
                     return self.argument(d.value, at, epoch, depth + 1)
                 if d.kind == "parameter":
@@ -228,12 +232,39 @@ class Told:
                     if values:
                         return self.argument(values[0], at, epoch, depth + 1)
             if depth and ("start" in text.lower() or "resume" in text.lower() or "init" in text.lower()):
-                self.slicer.choices.stand_ins[text_of(node)] = "0"
-                return ast.Constant(0)
+                return ast.Constant(self.number(node))
             if "epoch" in text.lower().rsplit(".", 1)[-1]:
                 self.slicer.choices.stand_ins[text_of(node)] = "the epoch, from 0"
                 return epoch
         raise self.slicer.stopped(f"`{text_of(node)}` is not seen to be the epoch", node)
+
+    def counted(self, loop: ast.For | ast.AsyncFor | ast.While, epoch: ast.expr) -> ast.expr:
+        """What the head of a loop over epochs counts, by the recipe's own counter: ``range(start, end, step)``."""
+        head = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+        while isinstance(head, ast.Call) and last_name(head.func) not in ("range", "trange", "count") and head.args:
+            if last_name(head.func) == "enumerate":
+                return epoch
+            head = head.args[0]  # tqdm(range(..))
+        if not isinstance(head, ast.Call) or last_name(head.func) not in ("range", "trange", "count"):
+            return epoch
+        counts = last_name(head.func) == "count"
+        first = head.args[0] if len(head.args) > (0 if counts else 1) else None
+        step = head.args[1 if counts else 2] if len(head.args) > (1 if counts else 2) else None
+        each = self.number(step) if step is not None else 1
+        if each != 1:
+            epoch = ast.BinOp(epoch, ast.Mult(), ast.Constant(each))
+        start = self.number(first) if first is not None else 0
+        return ast.BinOp(epoch, ast.Add(), ast.Constant(start)) if start else epoch
+
+    def number(self, node: ast.expr) -> int:
+        """A number in the head of a loop: as the source says it, else 0, where a program that is not resumed starts."""
+        known = exact(self.module, node)
+        if type(known) is int and abs(known) <= _EPOCHS:
+            return known
+        usual = default(self.module, node)
+        value = usual if type(usual) is int and abs(usual) <= _EPOCHS else 0
+        self.slicer.choices.stand_ins[text_of(node)] = str(value)
+        return value
 
 
 def _sampler_of(node: ast.expr) -> tuple[ast.expr, str] | None:

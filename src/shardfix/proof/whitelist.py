@@ -21,6 +21,7 @@ API = frozenset(
         "torch.utils.data.IterableDataset",
         "torch.Generator",
         "torch.manual_seed",
+        "torch.randperm",
         "dist.get_rank",
         "dist.get_world_size",
         "dist.is_initialized",
@@ -36,13 +37,13 @@ API = frozenset(
 FUNCTIONS = frozenset(
     {
         *("range", "len", "list", "int", "float", "bool", "min", "max", "sorted", "tuple", "sum", "abs", "round"),
-        *("isinstance", "hasattr", "DATASET", "Accelerator"),
+        *("isinstance", "hasattr", "DATASET", "SHUFFLED", "Accelerator"),
     }
 )
 GIVEN = frozenset(
     {"torch", "dist", "accelerate", "RANK", "WORLD_SIZE", "LOCAL_RANK", "DISTRIBUTED", "UNKNOWN", "epoch"}
 )
-_MEMBERS = frozenset({"sampler", "batch_sampler", "set_epoch", "manual_seed"})
+_MEMBERS = frozenset({"sampler", "batch_sampler", "set_epoch", "manual_seed", "tolist"})
 _NODES = (
     *(ast.Module, ast.Assign, ast.Expr, ast.If, ast.Pass, ast.Name, ast.Attribute, ast.Call, ast.Constant, ast.IfExp),
     *(ast.BoolOp, ast.UnaryOp, ast.Compare, ast.BinOp, ast.List, ast.Tuple, ast.Subscript, ast.Slice, ast.keyword),
@@ -94,7 +95,7 @@ def violation(source: str) -> str:
                 return f"the attribute {ast.unparse(node)}"
         if isinstance(node, ast.Call):
             chain = dotted_name(node.func)
-            method = isinstance(node.func, ast.Attribute) and node.func.attr in ("set_epoch", "manual_seed")
+            method = isinstance(node.func, ast.Attribute) and node.func.attr in ("set_epoch", "manual_seed", "tolist")
             if not (method or chain in API or chain in FUNCTIONS):
                 return f"the call {ast.unparse(node)}"
             if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):

@@ -88,6 +88,13 @@ class IndexDataset:
         return IndexDataset([self[i] for i in indices])
 
 
+def shuffled(indices: Any, seed: int) -> list[int]:
+    """The indices in one order for a seed."""
+    found = list(indices)
+    random.Random(seed).shuffle(found)
+    return found
+
+
 def sizes_for(batch_size: int | None, world: int) -> list[int]:
     """Dataset sizes that tell right from wrong: a multiple of W*B with eight draws a rank, a ragged one, one below W.
 
@@ -157,6 +164,7 @@ def namespace(
         "LOCAL_RANK": rank if grouped else -1,
         "DISTRIBUTED": grouped,
         "DATASET": dataset,
+        "SHUFFLED": shuffled,
         "UNKNOWN": unknown,
     }
     if accelerate:
