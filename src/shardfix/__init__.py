@@ -3,17 +3,31 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shardfix.evaluation import EvaluationError, in_order, reduced, unpadded
     from shardfix.sanitizer import DataLoaderSanitizer, ShardingError, sanitize
 
 __version__ = "0.1.0"
 
-__all__ = ["DataLoaderSanitizer", "ShardingError", "__version__", "sanitize"]
+__all__ = [
+    "DataLoaderSanitizer",
+    "EvaluationError",
+    "ShardingError",
+    "__version__",
+    "in_order",
+    "reduced",
+    "sanitize",
+    "unpadded",
+]
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for, so that the command line does not pay for the run-time check.
+    # Loaded when asked for, so that the command line does not pay for what migrated code calls.
     if name in ("DataLoaderSanitizer", "ShardingError", "sanitize"):
         from shardfix import sanitizer
 
         return getattr(sanitizer, name)
+    if name in ("EvaluationError", "in_order", "reduced", "unpadded"):
+        from shardfix import evaluation
+
+        return getattr(evaluation, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
