@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from shardfix.cli import options
+from shardfix.cli import factories, options
 
 if TYPE_CHECKING:
     from shardfix.config import Config
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("verify", short_help="Run the loaders in several processes and judge them.")
 @options.paths
+@factories.options
 @options.proof
 @options.maps
 @options.text_or_json
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context,
     paths: tuple[Path, ...],
+    loaders: tuple[str, ...],
+    arguments: tuple[str, ...],
+    set_epoch: str,
+    prepare: bool,
     python: str | None,
     nproc: int,
     timeout: float,
@@ -37,6 +42,21 @@ def command(
 
     Exits with 4 if a loader is refuted, with 8 if one is unproven.
     """
+    if loaders:
+        if paths:
+            raise click.UsageError("--loader names what is to be proven; leave out the paths")
+        code = factories.verify(
+            loaders,
+            arguments,
+            set_epoch=set_epoch,
+            prepare=prepare,
+            python=python,
+            nproc=nproc,
+            timeout=timeout,
+            maps=maps,
+            form=form,
+        )
+        ctx.exit(code)
     from shardfix import engine
     from shardfix.cli.output import print_json, print_pages
     from shardfix.cli.projects import each_project
