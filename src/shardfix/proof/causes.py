@@ -107,6 +107,11 @@ _ALL = (
         "divide num_samples by the number of ranks, or let accelerator.prepare() shard the draws",
     ),
     Cause(
+        "padding",
+        "Samples are read twice, so that all ranks have the same number, where none may be.",
+        "take padded samples out of what is counted (gather_for_metrics, by index), or allow the padding",
+    ),
+    Cause(
         "uneven",
         "The ranks make different numbers of steps, so that the first collective beyond the shorter one hangs.",
         "pad or drop to the same number on every rank (DistributedSampler does), or use Join",
@@ -125,6 +130,11 @@ _ALL = (
         "unshuffled",
         "A loader that shuffles in one process reads in order on several.",
         "keep the shuffle: DistributedSampler(..., shuffle=True)",
+    ),
+    Cause(
+        "reordered",
+        "A loader that reads in order in one process reads in another order on several.",
+        "see what the framework made of its sampler: Lightning shuffles a plain training loader",
     ),
     Cause(
         "shuffled-eval",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from .causes import Clues
 from .faults import Reference, join
 from .model import Declared, Observation, RankRun
 from .observed import Built, Item, Observed, Pass, Reader
+
+Holdings = Literal["same", "parts", "unlike"]
 
 # samplers that draw what they are given, on every rank: only what stands around them can shard
 PLAIN = {"SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler"}
@@ -102,16 +105,21 @@ def difference(groups: Sequence[Sequence[Reader]]) -> str:
 # --- samples by number ---
 
 
-def numbers_of(observed: Observed, rows: Rows) -> tuple[Rows, Reader | None]:
-    """The same with samples as numbers: ids stay, digests are counted in the order in which they are first seen."""
-    alone = observed.alone if observed.alone is not None and observed.alone.passes else None
-    own_data = own_datasets(rows)
+def numbers_of(rows: Rows, alone: Reader | None) -> tuple[Rows, Reader | None]:
+    """The same with samples as numbers: ids stay, digests are counted in the order in which they are first seen.
+
+    Equal ids of ranks that hold parts of their own are different samples; what one process reads can't be matched then.
+    """
+    own_data = holdings_of(rows, alone) in ("parts", "unlike") and not is_sharded(rows)
     readers = [row.reader for row in rows.rows]
     if not own_data and all(
         type(item) is int for reader in [*readers, *([alone] if alone else [])] for item in items(reader)
     ):
         return rows, alone
     numbers: dict[tuple[str, Item], int] = {}
+
+    def own(place: int) -> str:
+        return str(place) if own_data else ""
 
     def number(data: str, item: Item) -> int:
         return numbers.setdefault((data, item), len(numbers))
@@ -123,13 +131,12 @@ def numbers_of(observed: Observed, rows: Rows) -> tuple[Rows, Reader | None]:
                     number("", item)
     for place in range(rows.passes):
         for step in range(max(len(item.batches) for item in rows.of(place))):
-            for row in rows.rows:
+            for at, row in enumerate(rows.rows):
                 batches = row.reader.passes[place].batches
                 for item in batches[step] if step < len(batches) else ():
-                    number(row.reader.built.data_digest if own_data else "", item)
+                    number(own(at), item)
 
-    def renumbered(reader: Reader) -> Reader:
-        data = reader.built.data_digest if own_data else ""
+    def renumbered(reader: Reader, data: str) -> Reader:
         return replace(
             reader,
             passes=tuple(
@@ -138,20 +145,37 @@ def numbers_of(observed: Observed, rows: Rows) -> tuple[Rows, Reader | None]:
             ),
         )
 
-    renamed = tuple(replace(row, reader=renumbered(row.reader)) for row in rows.rows)
-    return replace(rows, rows=renamed), None if own_data or alone is None else renumbered(alone)
+    renamed = tuple(replace(row, reader=renumbered(row.reader, own(at))) for at, row in enumerate(rows.rows))
+    return replace(rows, rows=renamed), None if own_data or alone is None else renumbered(alone, "")
 
 
 def items(reader: Reader) -> list[Item]:
     return [item for seen in reader.passes for batch in seen.batches for item in batch]
 
 
-def own_datasets(rows: Rows) -> bool:
-    """Whether every rank holds other data under the same ids."""
-    if rows.built.dispatched:
-        return False
-    digests = [row.reader.built.data_digest for row in rows.rows]
-    return len(digests) > 1 and all(digests) and len(set(digests)) > 1
+def holdings_of(rows: Rows, alone: Reader | None) -> Holdings:
+    """What the ranks' datasets are to one another.
+
+    ``same``: ids mean the same everywhere. ``parts``: they are smaller than that of one process, or unequal, so each
+    rank has its own ids. ``unlike``: as large as that of one process, or not to be compared with it, but of other
+    content: drawn at random by each rank, or a part for each.
+    """
+    if declared_of(rows.built).dispatched or rows.built.kind == "stream" or len(rows.rows) < 2:
+        return "same"
+    built = [row.reader.built for row in rows.rows]
+    lengths = {one.samples for one in built}
+    if None not in lengths and (
+        len(lengths) > 1 or (alone is not None and alone.built.samples not in (None, *lengths))
+    ):
+        return "parts"
+    digests = [one.data_digest for one in built]
+    return "unlike" if all(digests) and len(set(digests)) > 1 else "same"
+
+
+def is_sharded(rows: Rows) -> bool:
+    """Whether something between the dataset and the ranks splits by rank, or may."""
+    built = [row.reader.built for row in rows.rows]
+    return any(one.sharder or (one.shard or (1, 0))[0] > 1 or one.sampler not in PLAIN for one in built)
 
 
 # --- what there is to read ---
@@ -227,6 +251,8 @@ def reference_of(rows: Rows, alone: Reader | None, role: str) -> Reference | Non
     """What is to be read in a pass: what one process visits, else what the loader says of itself; ``None``: unknown."""
     built = rows.built
     seen = tuple(as_numbers(item) for item in alone.passes if item.complete) if alone is not None else ()
+    if holdings_of(rows, alone) == "parts":
+        seen = ()
     evaluates = role == "eval" and built.sampler == "DistributedSampler" and not built.sharder
     if seen and alone is not None:
         return reference_of_alone(alone.built, built, seen, evaluates)
@@ -234,7 +260,7 @@ def reference_of(rows: Rows, alone: Reader | None, role: str) -> Reference | Non
     if built.kind == "stream" or draws is None:
         return None
     subset = built.subset if built.subset is not None else built.samples
-    whole = subset is not None and subset == built.samples and not own_datasets(rows)
+    whole = subset is not None and subset == built.samples and holdings_of(rows, alone) != "parts"
     everything = tuple(range(draws)) if whole and draws == subset else ()
     shuffled = built.shuffled
     if shuffled is None:

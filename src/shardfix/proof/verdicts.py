@@ -30,12 +30,14 @@ from .model import CONDITIONS, Observation, Proof, RankRun, ShardMap
 from .observed import Built, Observed, Reader
 from .seen import (
     PLAIN,
+    Holdings,
     Rows,
     clues_of,
+    holdings_of,
+    is_sharded,
     names_of,
     numbers_of,
     observation_of,
-    own_datasets,
     reading,
     reference_of,
     rows_of,
@@ -71,7 +73,11 @@ class Judged:
         self.role = role
         self.padding_removed = padding_removed
         self.finished = finished
-        rows, self.alone = numbers_of(observed, rows_of(observed))
+        rows = rows_of(observed)
+        alone = observed.alone if observed.alone is not None and observed.alone.passes else None
+        self.holdings: Holdings = holdings_of(rows, alone)
+        self.samples_alone = alone.built.samples if alone is not None else None
+        rows, self.alone = numbers_of(rows, alone)
         self.rows: Rows = rows
         self.built: Built = rows.built
         self.run: Observation = observation_of(rows, self.built.samples or 0)
@@ -79,7 +85,7 @@ class Judged:
         self.reference: Reference | None = reference_of(rows, self.alone, role)
         self.by_hand = 0  # samples of the ranks' own subsets together, where these are how the program shards
         if self.reference is not None and not self.reference.epochs and not self.reference.replacement:
-            self.by_hand = split_by_hand(rows, self.run)
+            self.by_hand = split_by_hand(rows, self.run, self.holdings)
             if self.by_hand:
                 self.reference = replace(self.reference, draws=self.by_hand, distinct=None)
         self.whole = [number for number in range(rows.passes) if rows.complete(number)]
@@ -177,10 +183,9 @@ class Judged:
         ledger = self.ledger
         if self.rows.differs:
             ledger.fail("disjoint", self.rows.differs, "replica-differs")
-        if own_datasets(self.rows):
-            text = "every rank holds a dataset of its own, other data under the same ids"
-            ledger.leave_open("covered", f"{text}: whether they make up the whole can't be seen")
         self.judge_shares()
+        if self.holdings != "same" and not ledger.failed:
+            self.judge_holdings()
         if self.whole and not ledger.failed:
             self.judge_coverage()
         if not self.whole:
@@ -188,11 +193,25 @@ class Judged:
             ledger.not_judged["same steps"] = "no pass came to its end"
         self.judge_order()
 
+    def judge_holdings(self) -> None:
+        """Datasets that differ by rank: parts that are sharded again, or parts, or data made at random."""
+        built = [row.reader.built for row in self.rows.rows]
+        own, whole = sum(one.samples or 0 for one in built), self.samples_alone
+        if self.holdings == "parts" and whole and is_sharded(self.rows) and own < whole + len(built):
+            text = f"rank 0's dataset holds {built[0].samples} of {whole} samples, and its loader is sharded again"
+            self.ledger.fail("covered", f"sharded twice: {text}", "sharded-twice")
+        elif self.holdings == "unlike" and whole == built[0].samples:
+            self.told.append("the ranks hold other data under the same ids (made at random?): judged by ids")
+        else:
+            text = f"the ranks hold datasets of their own, {join([str(one.samples) for one in built])} samples"
+            of = f" where one process has {whole}" if whole else ""
+            self.ledger.leave_open("covered", f"{text}{of}: whether they make up the whole can't be seen")
+
     def judge_coverage(self) -> None:
         """Whether the ranks read everything, where no reference says it by number."""
         read = {index for rank in self.run.ranks for index in visits(rank, self.whole[0])}
         samples = self.built.samples
-        if self.by_hand and not own_datasets(self.rows):
+        if self.by_hand and self.holdings == "same":
             if len(read) == samples:
                 self.ledger.tell("covered", f"every rank's own subset, together all {samples} samples")
             else:
@@ -299,7 +318,7 @@ class Judged:
         built = [row.reader.built for row in self.rows.rows]
         if any(one.kind != "map" or one.sampler not in PLAIN or one.shard or one.sharder for one in built):
             return ""
-        if any(one.dispatched for one in built) or own_datasets(self.rows):
+        if any(one.dispatched for one in built) or self.holdings != "same":
             return ""
         lengths = {(one.samples, one.subset, one.draws) for one in built}
         digests = {one.subset_digest for one in built}
@@ -397,8 +416,8 @@ class Judged:
 
     def other_contents(self) -> str:
         """Why equal ids may not be equal data: the first steps yield something else on each rank."""
-        if all(row.reader.built.data_digest for row in self.rows.rows):
-            return ""
+        if all(row.reader.built.data_digest for row in self.rows.rows) or self.samples_alone is not None:
+            return ""  # the datasets are known to be the same
         contents = [row.reader.passes[0].contents for row in self.rows.rows if row.reader.passes]
         first = [row.reader.passes[0].batches[:1] for row in self.rows.rows if row.reader.passes]
         if not all(contents) or any(batches != first[0] for batches in first):
@@ -516,14 +535,14 @@ class Judged:
         )
 
 
-def split_by_hand(rows: Rows, run: Observation) -> int:
+def split_by_hand(rows: Rows, run: Observation, holdings: Holdings) -> int:
     """How many samples the ranks' subsets hold together where every rank has one of its own and nothing else shards."""
     built = [row.reader.built for row in rows.rows]
     if len(built) < 2 or any(one.shard or one.sharder for one in built) or not rows.passes:
         return 0
     own = [one.subset if one.subset is not None else one.samples for one in built]
     digests = {one.subset_digest for one in built}
-    if not (len(digests) > 1 or len(set(own)) > 1 or own_datasets(rows)) or None in own:
+    if not (len(digests) > 1 or len(set(own)) > 1 or holdings != "same") or None in own:
         return 0
     reads = [set(visits(rank, 0)) for rank in run.ranks]
     return sum(length or 0 for length in own) if sum(map(len, reads)) == len(set().union(*reads)) else 0
