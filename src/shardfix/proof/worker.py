@@ -699,7 +699,7 @@ def run_cells(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> No
                 group.close()  # what does not end in a used group is tried again in a fresh one
             accelerate = not {"accelerate", "transformers"}.isdisjoint(cell["needs"])
             task = {**cell, "unknown": {}, "accelerate": accelerate, "imports": ()}
-            patience = min(job["patience"], 2.5) if cell["waits"] else job["patience"]
+            patience = min(job["patience"], 1.5) if cell["waits"] else job["patience"]
             emit({"kind": "cell", "cell": number, "ranks": group.run(task, patience)["ranks"]})
     finally:
         for group in groups.values():
