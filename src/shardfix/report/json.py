@@ -45,7 +45,7 @@ def to_json(result: RunResult) -> dict[str, Any]:
         "skipped": [{"path": path, "reason": reason} for path, reason in result.skipped],
         "problems": [asdict(problem) for problem in result.problems],
     }
-    cleaned: dict[str, Any] = _clean(data)
+    cleaned: dict[str, Any] = clean(data)
     return cleaned
 
 
@@ -134,11 +134,12 @@ def _files(result: RunResult) -> list[dict[str, Any]]:
     ]
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
+    """The value with what UTF-8 can't hold written as escapes."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, Mapping):
-        return {_clean(key): _clean(item) for key, item in value.items()}
+        return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_clean(item) for item in value]
+        return [clean(item) for item in value]
     return value

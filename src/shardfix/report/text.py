@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardfix.analysis.model import Change, Evidence, Finding, SiteReport
+from shardfix.proof.causes import CAUSES
 from shardfix.proof.model import Proof
 from shardfix.report.summary import Summary, needs_proof, proof_of, refusal, summarise
 from shardfix.report.terminal import Page, Styled
@@ -26,7 +27,7 @@ _VERDICTS = {
     "kept": Styled("kept", "dim"),
 }
 _NEXT = "See the edits with `shardfix migrate --diff`, make them with `shardfix migrate`."
-_PROOFS = {"proven": "green", "refuted": "bold red", "unproven": "yellow"}
+PROOFS = {"proven": "green", "refuted": "bold red", "unproven": "yellow"}
 
 
 def scan_page(result: RunResult) -> Page:
@@ -65,8 +66,8 @@ def migrate_page(
         _change(page, change)
         shown.add(change.id)
         if proof is not None:
-            _proof(page, proof)
-            drawn += _map(page, proof, maps, drawn, width)
+            add_proof(page, proof)
+            drawn += add_map(page, proof, maps, drawn, width)
         elif needs_proof(change):
             page.line("    proof: ", Styled("not run", "yellow"))
     _dropped(page, result)
@@ -96,14 +97,14 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> 
         if not mine:
             page.line("    proof: ", Styled("not run", "dim"))
         for proof in mine:
-            _proof(page, proof)
+            add_proof(page, proof)
             # A loader that stands and is proven needs no picture, unless it was asked for.
             if maps == "all" or proof.verdict != "proven":
-                drawn += _map(page, proof, maps, drawn, width)
+                drawn += add_map(page, proof, maps, drawn, width)
     for site_name, others in proofs.items():
         page.line(Styled(site_name, "bold"))
         for proof in others:
-            _proof(page, proof)
+            add_proof(page, proof)
     _rest(page, result)
     summary = summarise(result)
     _counts(page, summary)
@@ -175,20 +176,24 @@ def _change(page: Page, change: Change) -> None:
         page.line("    so: ", consequence)
 
 
-def _proof(page: Page, proof: Proof) -> None:
+def add_proof(page: Page, proof: Proof) -> None:
+    """The verdict on a loader, its cause with what to do about it, and the reasons."""
     verdict: str = proof.verdict
     # What a refuted loader reads twice is the fault, not padding.
     padded = f", {proof.padded} padded" if proof.padded and verdict != "refuted" else ""
-    page.line("    proof: ", Styled(f"{verdict}{padded}", _PROOFS[verdict]))
+    cause = CAUSES.get(proof.cause)
+    page.line("    proof: ", Styled(f"{verdict}{padded}", PROOFS[verdict]), f": {cause.code}" if cause else "")
     for reason in proof.reasons:
         page.line("        ", reason)
+    if cause:
+        page.line("        what to do: ", cause.remedy)
     if proof.control and proof.map_before is not None:
         page.line("        ", proof.control)
     if proof.stand_ins:
         page.line("        assumed: ", ", ".join(f"{item.expression} = {item.value}" for item in proof.stand_ins))
 
 
-def _map(page: Page, proof: Proof, maps: Maps, drawn: int, width: int) -> int:
+def add_map(page: Page, proof: Proof, maps: Maps, drawn: int, width: int) -> int:
     """Draw who read what, where that tells something; the number of pictures drawn."""
     if maps == "none" or (maps == "first" and (drawn >= _FIRST_MAPS or proof.map_before == proof.map_after)):
         return 0
@@ -212,7 +217,7 @@ def _dropped(page: Page, result: RunResult) -> None:
         )
         proof = proof_of(change, result)
         if proof is not None:
-            _proof(page, proof)
+            add_proof(page, proof)
 
 
 def _not_applied(page: Page, result: RunResult, shown: set[str]) -> None:
@@ -339,7 +344,7 @@ def number(count: int, thing: str) -> str:
 def _verdicts(page: Page, result: RunResult) -> None:
     verdicts = summarise(result).proofs
     if verdicts:
-        page.line("proofs: ", ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _PROOFS if verdict in verdicts))
+        page.line("proofs: ", ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in PROOFS if verdict in verdicts))
     if result.verification:
         page.line(Styled("not verified: ", "yellow"), result.verification.removeprefix("not verified: "))
 

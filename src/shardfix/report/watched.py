@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
-from shardfix.proof.endings import RunVerdict
-from shardfix.proof.model import Proof
-from shardfix.report.terminal import Page
+import shardfix
+from shardfix.proof.causes import CAUSES
+from shardfix.proof.endings import RunVerdict, run_to_json
+from shardfix.proof.model import Proof, Verdict, proof_to_json
+from shardfix.report.json import VERSION, clean
+from shardfix.report.terminal import Page, Styled
+from shardfix.report.text import PROOFS, Maps, add_map, add_proof, number
 
-Maps = Literal["first", "all", "none"]
+_TRACEBACK_SHOWN = 20
+_MOST_VISITS = 20_000  # of all ranks in one map of the JSON report
+_WORST: tuple[Verdict, ...] = ("refuted", "unproven", "proven")
 
 
 def watched_page(
@@ -17,13 +24,101 @@ def watched_page(
 ) -> Page:
     """Every loader with who reads it, the verdict and its cause, then how the run ended (``None``: a factory)."""
     page = Page()
+    drawn = 0
     for proof in results:
-        page.line(f"{proof.site}  {proof.verdict} {proof.cause}".rstrip())
+        page.line(Styled(proof.site, "bold"), f"  {proof.told[0]}" if proof.told else "")
+        add_proof(page, proof)
+        for told in proof.told[1:]:
+            page.line("        ", told)
+        # What is proven needs no picture, unless it was asked for.
+        if maps == "all" or proof.verdict == "refuted":
+            drawn += add_map(page, proof, maps, drawn, width)
     if run is not None:
-        page.line(f"run: {run.verdict} {run.cause}".rstrip())
+        if results:
+            page.blank()
+        _run(page, run)
+    page.blank()
+    _counts(page, results, run)
     return page
 
 
+def _run(page: Page, run: RunVerdict) -> None:
+    page.line(Styled("the run", "bold"), f"  {number(run.world, 'rank')}, {run.seconds:.1f} s")
+    cause = CAUSES.get(run.cause)
+    words = {"proven": "ended well", "refuted": "failed", "unproven": "says nothing"}
+    page.line("    ending: ", Styled(words[run.verdict], PROOFS[run.verdict]), f": {cause.code}" if cause else "")
+    for reason in run.reasons:
+        page.line("        ", reason)
+    if cause:
+        page.line("        what to do: ", cause.remedy)
+    lines = run.text.rstrip().splitlines()
+    if len(lines) > 1:
+        page.line("        ", Styled(f"rank {run.rank}'s own words:", "dim"))
+        if len(lines) > _TRACEBACK_SHOWN:
+            page.line("          ", Styled(f".. {len(lines) - _TRACEBACK_SHOWN} lines more", "dim"))
+        for line in lines[-_TRACEBACK_SHOWN:]:
+            page.line("          ", Styled(line, "dim"))
+
+
+def _counts(page: Page, results: Sequence[Proof], run: RunVerdict | None) -> None:
+    counts = Counter(proof.verdict for proof in results)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in ("proven", "refuted", "unproven") if counts[verdict]]
+    line = f"{number(len(results), 'loader')}: {', '.join(parts)}" if results else "no loader was seen"
+    ending = ""
+    if run is not None and run.verdict != "proven":
+        ending = f"; the run {'failed' if run.verdict == 'refuted' else 'says nothing'}: {run.cause}"
+    page.line(Styled(line + ending, "bold"))
+
+
+def worst(results: Sequence[Proof], run: RunVerdict | None = None) -> Verdict:
+    """The verdict on everything: refuted before unproven before proven; nothing at all is unproven."""
+    verdicts: set[Verdict] = {proof.verdict for proof in results}
+    if run is not None:
+        verdicts.add(run.verdict)
+    if not results:
+        verdicts.add("unproven")
+    return next(verdict for verdict in _WORST if verdict in verdicts)
+
+
 def watched_json(results: Sequence[Proof], run: RunVerdict | None = None) -> dict[str, Any]:
-    """The same as data, described by ``watched_schema.json``."""
-    raise NotImplementedError
+    """The same as data: ``watched`` in ``schema.json``."""
+    named = dict.fromkeys([*(proof.cause for proof in results), run.cause if run else ""])
+    data = {
+        "version": VERSION,
+        "shardfix": shardfix.__version__,
+        "verdict": worst(results, run),
+        "counts": dict(Counter(proof.verdict for proof in results)),
+        "loaders": [_loader(proof) for proof in results],
+        "causes": {
+            code: {"means": CAUSES[code].means, "remedy": CAUSES[code].remedy} for code in named if code in CAUSES
+        },
+        "run": run_to_json(run) if run is not None else None,
+    }
+    cleaned: dict[str, Any] = clean(data)
+    return cleaned
+
+
+def _loader(proof: Proof) -> dict[str, Any]:
+    data = proof_to_json(proof)
+    for name in ("map_before", "map_after"):
+        if data[name] is not None:
+            data[name] = _cut(data[name])
+    return data
+
+
+def _cut(shards: dict[str, Any]) -> dict[str, Any]:
+    """A map with the first steps only, where it is so large that nobody reads it by number."""
+    most = _MOST_VISITS // max(1, len(shards["ranks"]))
+    if all(sum(map(len, batches)) <= most for batches in shards["ranks"]):
+        return shards
+    ranks = []
+    for batches in shards["ranks"]:
+        kept: list[list[int]] = []
+        visits = 0
+        for batch in batches:
+            visits += len(batch)
+            if visits > most and kept:
+                break
+            kept.append(batch[:most])
+        ranks.append(kept)
+    return {**shards, "ranks": ranks, "expected": shards["expected"][:_MOST_VISITS], "cut": True}
