@@ -294,7 +294,9 @@ def run_program(
     except (Exception, SystemExit) as exception:
         error = words_of(exception)
         where = line_of(exception, task["imports"] or [])
-    return {"epochs": epochs, "error": error, "where": where, "unable": unable, "declared": said}
+    # a name that no recipe may bind: what a program has worked out from what it read, ready for JSON
+    value = names.get("__value__")
+    return {"epochs": epochs, "error": error, "where": where, "unable": unable, "declared": said, "value": value}
 
 
 def end_with_parent(parent: int, life: int) -> None:
@@ -455,6 +457,7 @@ class Group:
                     "error": answer["error"],
                     "where": answer["where"],
                     "stopped": stops.get(rank, ""),
+                    "value": answer.get("value"),
                 }
             )
             if answer["unable"]:
