@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from shardfix.cli import factories, options
+from shardfix.cli import factories, options, scripts
 
 if TYPE_CHECKING:
     from shardfix.config import Config
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from shardfix.result import RunResult
 
 
-@click.command("verify", short_help="Run the loaders in several processes and judge them.")
+@click.command("verify", cls=scripts.WithProgram, short_help="Run the loaders in several processes and judge them.")
 @options.paths
 @factories.options
+@scripts.options
 @options.proof
+@options.import_project
 @options.maps
 @options.text_or_json
 @click.pass_context
@@ -32,9 +34,16 @@ def command(
     arguments: tuple[str, ...],
     set_epoch: str,
     prepare: bool,
+    script: str | None,
+    cpu: bool,
+    epochs: int,
+    batches: int,
+    launch: str,
+    verbose: bool,
     python: str | None,
     nproc: int,
     timeout: float,
+    import_project: bool,
     maps: str,
     form: str,
 ) -> None:
@@ -42,6 +51,24 @@ def command(
 
     Exits with 4 if a loader is refuted, with 8 if one is unproven.
     """
+    if script is not None:
+        if paths or loaders:
+            raise click.UsageError("--run watches one script; leave out paths and --loader (its arguments follow --)")
+        code = scripts.verify(
+            ctx,
+            script,
+            cpu=cpu,
+            epochs=epochs,
+            batches=batches,
+            launch=launch,
+            verbose=verbose,
+            python=python,
+            nproc=nproc,
+            timeout=timeout,
+            maps=maps,
+            form=form,
+        )
+        ctx.exit(code)
     if loaders:
         if paths:
             raise click.UsageError("--loader names what is to be proven; leave out the paths")
@@ -66,7 +93,9 @@ def command(
     from shardfix.report.text import verify_page
 
     def verify(members: Sequence[Path], config: Config) -> RunResult:
-        return engine.verify(members, config=config, python=python, nproc=nproc, timeout=timeout)
+        return engine.verify(
+            members, config=config, python=python, nproc=nproc, timeout=timeout, import_project=import_project
+        )
 
     results = each_project(paths, Asked(), verify)
     if form == "json":

@@ -33,7 +33,7 @@ def built(loader: Any, ids: BaseIds, manual: bool, sharder: str, wrapper: Any = 
     batch_size = getattr(source, "batch_size", None)
     if split and isinstance(batch_size, int):
         batch_size //= parts
-    fields = {
+    return {
         "kind": "stream" if stream else "map",
         "samples": None if stream else ids.samples,
         "subset": None if stream else ids.subset,
@@ -55,13 +55,12 @@ def built(loader: Any, ids: BaseIds, manual: bool, sharder: str, wrapper: Any = 
         "subset_digest": "" if stream else ids.digest(),
         "data_digest": _data_digest(loader.dataset, data),
     }
-    return fields
 
 
 def _unwrapped(loader: Any) -> tuple[Any, Any]:
     """The program's own batch sampler inside accelerate's, and accelerate's that takes a rank's batches."""
     shard = None
-    batches = getattr(loader, "batch_sampler", None)
+    batches: Any = getattr(loader, "batch_sampler", None)
     if batches is None and hasattr(getattr(loader, "sampler", None), "batch_sampler"):
         batches = loader.sampler  # a sampler that yields batches, prepared
     while getattr(batches, "batch_sampler", None) is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-
 from typing import Any
 
 from .hooks import After
@@ -142,7 +141,7 @@ def _change_constructors(torch: Any, to_cpu: Any) -> None:
     torch.load = load_
     context = _device.DeviceContext
     enter = context.__init__
-    context.__init__ = lambda self, device: enter(self, to_cpu(device))
+    context.__init__ = lambda self, device: enter(self, to_cpu(device))  # type: ignore[method-assign]
     torch.Generator = _GeneratorOnCpu.of(torch.Generator, to_cpu)
 
 
@@ -272,5 +271,3 @@ def _change_amp(torch: Any) -> None:
     scaler.__init__ = without_scale
     if scaler is not torch.cuda.amp.GradScaler:
         torch.cuda.amp.GradScaler.__init__ = without_scale
-
-

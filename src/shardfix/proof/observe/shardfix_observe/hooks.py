@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, Callable  # noqa: UP035 - Python 3.8 can't subscript the other one
 
 After = Callable[[Any], None]
 
@@ -21,7 +21,7 @@ class Hooks:
     def install(self) -> None:
         for name in [name for name in self._after if name in sys.modules]:
             self._after.pop(name)(sys.modules[name])
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name not in self._after or name in self._finding:
@@ -30,7 +30,7 @@ class Hooks:
         try:
             for finder in sys.meta_path:
                 find = getattr(finder, "find_spec", None)
-                spec = find(name, path, target) if find is not None and finder is not self else None
+                spec: ModuleSpec | None = find(name, path, target) if find is not None and finder is not self else None
                 if spec is not None:
                     break
             else:

@@ -54,7 +54,7 @@ def signal_for_stacks() -> int:
 
 
 def tell_ending(recorder: Recorder) -> None:
-    """Write down what ends this process: an exception, an exit and its place, a signal; and where it stands if asked."""
+    """Write down what ends this process: an exception, an exit and its place, a signal; where it stands if asked."""
     stacks = open(os.path.join(recorder.options.folder, f"stacks-{os.getpid()}"), "w")  # noqa: SIM115
     faulthandler.register(signal_for_stacks(), file=stacks, all_threads=True)
     crash = open(os.path.join(recorder.options.folder, f"crash-{os.getpid()}"), "w")  # noqa: SIM115

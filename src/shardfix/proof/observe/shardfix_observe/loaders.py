@@ -32,7 +32,7 @@ class Fetched:
     def pin_memory(self, *device: Any) -> Fetched:
         from torch.utils.data._utils.pin_memory import pin_memory
 
-        return Fetched(pin_memory(self.data, *device), self.items)
+        return Fetched(pin_memory(self.data, *device), self.items)  # type: ignore[no-untyped-call]
 
 
 class Digesting:

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Dict  # noqa: UP035
 
 from .built import built
 from .digests import digest
@@ -21,7 +21,7 @@ from .samples import BaseIds, Item
 ATTRIBUTE = "_shardfix_loader"
 PART = "_shardfix_part"  # on a loader that leaves out the beginning of another
 CONTENTS = 2  # of so many first steps the content is digested as well, in so many first passes
-Event = dict  # of JSON values; "e" says what happened
+Event = Dict[str, Any]  # noqa: UP006 - for Python 3.8; of JSON values; "e" says what happened
 
 
 class Loader:

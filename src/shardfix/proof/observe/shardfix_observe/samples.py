@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any, Union
 
-Item = Union[int, str]
+Item = Union[int, str]  # noqa: UP007 - Python 3.8 has no other way
 LONGEST = 1 << 21  # of subsets whose ids are digested
 
 
