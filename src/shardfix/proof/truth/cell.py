@@ -29,7 +29,7 @@ class Numbers:
         read: the very samples of each rank in it.
         ordered: whether each rank reads in ascending order.
         epochs: whether each rank reads every epoch in the same order, or no two in one.
-        error: what an exception of the program says; of the lowest rank that raised one.
+        error: what an exception of the program says, of the lowest rank that raised one; or how a rank's process ended.
         waits: the ranks that never come to an end.
     """
 
@@ -118,6 +118,8 @@ def judge_cell(cell: Cell, versions: Mapping[str, str], ranks: Sequence[Mapping[
     if ranks is None:
         return Outcome(cell, "not-run", differences=("the run ended before this one's turn",))
     measured = measure(ranks)
+    if measured.error.startswith(("ImportError", "ModuleNotFoundError")):  # releases that do not go together
+        return Outcome(cell, "not-run", measured, (measured.error,))
     differences = tuple(compare(cell.expect, measured))
     era = era_of(cell, versions)
     known = era.why if era is not None and not list(compare(era.numbers, measured)) else ""
@@ -145,8 +147,9 @@ def release(version: str) -> tuple[int, ...]:
 
 def measure(ranks: Sequence[Mapping[str, Any]]) -> Numbers:
     """The numbers of a run."""
-    error = next((rank["error"] for rank in ranks if rank["error"]), "")
-    waits = tuple(number for number, rank in enumerate(ranks) if rank["stopped"])
+    died = [rank["stopped"] for rank in ranks if rank["stopped"].startswith("the process ")]
+    error = next((rank["error"] for rank in ranks if rank["error"]), died[0] if died else "")
+    waits = tuple(number for number, rank in enumerate(ranks) if rank["stopped"] and rank["stopped"] not in died)
     flat = [[[i for batch in epoch for i in batch] for epoch in rank["epochs"]] for rank in ranks]
     if not all(flat):
         return Numbers(error=error, waits=waits)

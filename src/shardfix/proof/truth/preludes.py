@@ -62,11 +62,9 @@ PREPARED = Numbers(visits=(12, 12), overlap=3, covered=21)  # filled up to full 
 OVERLAPPING = Numbers(overlap=">0", covered="<21")
 
 # What accelerate 0.30 changed: it hands one state of the sampler's generator to all ranks.
-DRAWS_ALONE = Before(
-    "accelerate",
-    "0.30",
-    OVERLAPPING,
-    "before 0.30 each rank shuffles by its own seed: seed all ranks alike, or upgrade",
+DRAWS_ALONE = Before("accelerate", "0.30", OVERLAPPING, "before 0.30 each rank shuffles by its own seed")
+ONE_ORDER = Before(
+    "accelerate", "0.25", Numbers((12, 12), 3, 21, epochs="same"), "before 0.25 every epoch repeats one order"
 )
 
 
@@ -76,11 +74,3 @@ from accelerate import Accelerator
 from accelerate.utils import DataLoaderConfiguration, set_seed
 accelerator = Accelerator(dataloader_config=DataLoaderConfiguration({settings}))
 """
-
-
-NO_CONFIGURATION = Before(
-    "accelerate",
-    "0.28",
-    Numbers(error="cannot import name 'DataLoaderConfiguration'"),
-    "DataLoaderConfiguration came with 0.28; Accelerator() took these settings itself",
-)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardfix.proof.truth.cell import Cell, Numbers
+from shardfix.proof.truth.cell import Before, Cell, Numbers
 from shardfix.proof.truth.preludes import ACCELERATE, PLAIN
 
 PROCESSES = (
@@ -72,6 +72,9 @@ PROCESSES = (
         "it is told",
         ("accelerate",),
         ("SHD716",),
+        before=(
+            Before("accelerate", "0.30", Numbers((12, 0), 0, 12), "before 0.30 nothing is synchronised between ranks"),
+        ),
     ),
     Cell(
         "process/main-only-ordered",

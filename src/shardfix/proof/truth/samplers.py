@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shardfix.proof.truth.cell import Cell, Numbers
-from shardfix.proof.truth.preludes import ACCELERATE, PLAIN, PREPARED, SHARDED, UNSHARDED
+from shardfix.proof.truth.cell import Before, Cell, Numbers
+from shardfix.proof.truth.preludes import ACCELERATE, DRAWS_ALONE, PLAIN, PREPARED, SHARDED, UNSHARDED
 
 SAMPLERS = (
     Cell(
@@ -109,6 +109,7 @@ SAMPLERS = (
         "it is named as the way out",
         ("accelerate",),
         ("SHD701",),
+        before=(DRAWS_ALONE,),
     ),
     Cell(
         "sampler/same-order",
@@ -149,5 +150,6 @@ SAMPLERS = (
         "the edit is refused",
         ("accelerate",),
         ("SHD914",),
+        before=(Before("accelerate", "0.26", Numbers(error="the orders are the same"), "before 0.26 the order stays"),),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardfix.proof.truth.cell import Cell, Numbers
-from shardfix.proof.truth.preludes import ACCELERATE, NO_CONFIGURATION, configured
+from shardfix.proof.truth.preludes import ACCELERATE, configured
 
 SETTINGS = (
     Cell(
@@ -14,7 +14,6 @@ SETTINGS = (
         Numbers((12, 12), covered=21, batches=(2,) * 6),
         "the setting is part of the proof",
         ("accelerate",),
-        before=(NO_CONFIGURATION,),
     ),
     Cell(
         "setting/even-batches",
@@ -24,7 +23,6 @@ SETTINGS = (
         Numbers((12, 9), 0, 21),
         "the setting is part of the proof",
         ("accelerate",),
-        before=(NO_CONFIGURATION,),
     ),
     Cell(
         "setting/dispatch-batches",
@@ -34,7 +32,6 @@ SETTINGS = (
         Numbers((11, 11), 1, 21),
         "the setting is part of the proof",
         ("accelerate",),
-        before=(NO_CONFIGURATION,),
     ),
     Cell(
         "setting/dispatch-distributed",
@@ -45,14 +42,13 @@ SETTINGS = (
         "it is taken out",
         ("accelerate",),
         ("SHD201",),
-        before=(NO_CONFIGURATION,),
     ),
     Cell(
         "setting/no-batch-size",
-        "prepare() of a loader with batch_size=None raises at its first use",
+        "prepare() of a loader with batch_size=None raises, at its first use or before",
         ACCELERATE,
         "loader = accelerator.prepare(DataLoader(dataset, batch_size=None))\n",
-        Numbers(error="TypeError: 'NoneType' object is not iterable"),
+        Numbers(error="(TypeError|ValueError|AttributeError): "),
         "it is told",
         ("accelerate",),
         ("SHD712",),
