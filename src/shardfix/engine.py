@@ -71,6 +71,7 @@ def migrate(
     nproc: int = 2,
     timeout: float = 120.0,
     require_proof: bool = False,
+    import_project: bool = False,
 ) -> RunResult:
     """Rewrite the loaders of a project, prove them, and write what was not refuted.
 
@@ -81,6 +82,7 @@ def migrate(
         nproc: ranks of the proof; one more is run as well, so that padding is exercised.
         timeout: seconds for the whole proof.
         require_proof: drop changes that could not be proven.
+        import_project: whether the proof may import and run the project's own modules.
 
     Raises:
         EngineError, SourceError: nothing was written; the message says why and what to do.
@@ -99,6 +101,7 @@ def migrate(
         refuted: list[tuple[Change, str]] = []
         unproven: list[tuple[Change, str]] = []
         proofs: dict[str, Proof] = {}
+        own = str(config.root.resolve()) if import_project else ""
         verifier, verification = None, ""
         try:
             if staged.plan.changes and verify != "no":
@@ -106,7 +109,7 @@ def migrate(
             for _ in range(_ROUNDS):
                 if verifier is None:
                     break
-                proofs.update({p.site: p for p in prove_changes(reading.project, staged, verifier)})
+                proofs.update({p.site: p for p in prove_changes(reading.project, staged, verifier, own)})
                 wrong = _failing(staged, proofs, "refuted")
                 missing = _failing(staged, proofs, "unproven") if require_proof else []
                 if not wrong and not missing:
@@ -143,9 +146,18 @@ def migrate(
 
 
 def verify(
-    paths: Sequence[Path], *, config: Config, python: str | None = None, nproc: int = 2, timeout: float = 120.0
+    paths: Sequence[Path],
+    *,
+    config: Config,
+    python: str | None = None,
+    nproc: int = 2,
+    timeout: float = 120.0,
+    import_project: bool = False,
 ) -> RunResult:
     """Prove what stands in the code: every loader is run as it is, in several processes.
+
+    Args:
+        import_project: whether the proof may import and run the project's own modules.
 
     Raises:
         EngineError, SourceError: nothing was run; the message says why and what to do.
@@ -158,7 +170,7 @@ def verify(
         verifier, _ = open_verifier("yes", python, nproc, timeout)
         assert verifier is not None
         try:
-            proofs = prove_sites(plan, verifier)
+            proofs = prove_sites(plan, verifier, str(config.root.resolve()) if import_project else "")
         finally:
             verifier.close()
     return replace(

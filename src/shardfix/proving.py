@@ -55,8 +55,12 @@ def open_verifier(
     return verifier, ""
 
 
-def prove_changes(before: Project, staged: Staged, verifier: Verifier) -> list[Proof]:
-    """A proof for every site that a change settles, the original put through the same run."""
+def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str = "") -> list[Proof]:
+    """A proof for every site that a change settles, the original put through the same run.
+
+    Args:
+        root: the project's folder where its own modules may be imported and run; empty where they may not.
+    """
     options = next(iter(staged.plan.sites.values())).options if staged.plan.sites else None
     if options is None:
         return []
@@ -71,7 +75,7 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier) -> list[P
             if pair is None:
                 proofs.append(_unproven(location, "the rewritten loader was not found again in its file"))
                 continue
-            made = _recipe_of(change, *pair)
+            made = _recipe_of(change, *pair, root)
             if isinstance(made, Unproven):
                 proofs.append(_unproven(location, str(made)))
             else:
@@ -81,12 +85,16 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier) -> list[P
     return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
 
 
-def prove_sites(plan: Plan, verifier: Verifier) -> list[Proof]:
-    """A proof for every loader as it stands; loaders of one process and of other frameworks are not run."""
+def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
+    """A proof for every loader as it stands; loaders of one process and of other frameworks are not run.
+
+    Args:
+        root: as in ``prove_changes``.
+    """
     recipes: list[Recipe] = []
     proofs: list[Proof] = []
     for location, site in plan.sites.items():
-        if site.kind != "torch":
+        if site.kind != "torch" and not (root and site.kind == "subclass"):
             proofs.append(_unproven(location, "not a torch DataLoader"))
             continue
         if site.owner in ("single", "unknown") or site.owner not in ("accelerate", "ddp", "hf-trainer"):
@@ -100,7 +108,7 @@ def prove_sites(plan: Plan, verifier: Verifier) -> list[Proof]:
         if _of_one_process(site):
             continue
         made = recipe(
-            None, site, kind="stands", expect="", feeds_metric=_feeds_metric(site), padding_removed=_exact(site)
+            None, site, kind="stands", feeds_metric=_feeds_metric(site), padding_removed=_exact(site), root=root
         )
         if isinstance(made, Unproven):
             proofs.append(_unproven(location, str(made)))
@@ -131,16 +139,15 @@ def _exact(site: Site) -> bool:
     return site.evaluation.exact is not None or (answer is not None and answer.word == "exact")
 
 
-def _recipe_of(change: Change, before: Site, after: Site) -> Recipe | Unproven:
+def _recipe_of(change: Change, before: Site, after: Site, root: str) -> Recipe | Unproven:
     code = change.codes[0]
     if code == "SHD505":
         return Unproven("one rank alone reads it: there are no shares to compare", before.location)
     swallowed = code == "SHD402" and any(_in_try(before, told.call) for told in before.told)
     kind: Kind = "redundant" if code in _REDUNDANT or swallowed else "fault"
     feeds = _feeds_metric(after) and code == "SHD302"
-    return recipe(
-        before, after, kind=kind, expect=_EXPECTED.get(code, ""), feeds_metric=feeds, padding_removed=_exact(after)
-    )
+    expect = _EXPECTED.get(code, "")
+    return recipe(before, after, kind=kind, expect=expect, feeds_metric=feeds, padding_removed=_exact(after), root=root)
 
 
 def _of_one_process(site: Site) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @options.sanitizer
 @options.writing
 @options.proof
+@options.import_project
 @options.maps
 @options.strict
 @options.text_or_json
@@ -55,6 +56,7 @@ def command(
     python: str | None,
     nproc: int,
     timeout: float,
+    import_project: bool,
     maps: str,
     strict: bool,
     form: str,
@@ -91,6 +93,7 @@ def command(
             nproc=nproc,
             timeout=timeout,
             require_proof=require_proof,
+            import_project=import_project,
         )
 
     results = each_project(paths, asked, work)

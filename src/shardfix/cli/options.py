@@ -91,6 +91,15 @@ def proof(command: _Command) -> _Command:
     return command
 
 
+def import_project(command: _Command) -> _Command:
+    return click.option(
+        "--import-project",
+        is_flag=True,
+        help="Let the proof import and run the project's own modules: samplers, batch samplers, helper functions. "
+        "Without it nothing of the project is executed.",
+    )(command)
+
+
 def writing(command: _Command) -> _Command:
     """What may be written, and whether it must be proven first."""
     for option in (

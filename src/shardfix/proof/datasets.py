@@ -39,7 +39,7 @@ class Datasets:
         """A dataset: an index dataset under the source's own words; subsets and splits in plain sight stay."""
         if depth > DEPTH:
             return self.stand_in(node)
-        part = self.part(node, depth)
+        part = self.part(node, depth) or self.through(node, depth)
         if part is not None:
             return part
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -69,10 +69,22 @@ class Datasets:
                         return self.dataset(given[0][0], depth + 1)
         return self.stand_in(node)
 
+    def through(self, node: ast.expr, depth: int) -> ast.expr | None:
+        """A dataset of the project's own that is cut by rank: made for real over index datasets, where its code may run."""
+        imported = self.slicer.imported
+        if imported is None or not isinstance(node, ast.Call) or cut_in(self.slicer.module, node) is None:
+            return None
+        if not self.slicer.module.project_classes(node.func):
+            return None
+        return call(name("THROUGH"), imported.called(node, depth + 1))
+
     def is_part(self, node: ast.expr) -> bool:
         """Whether an expression takes a part of a dataset by index."""
         if isinstance(node, ast.Subscript):
             return isinstance(node.slice, ast.Slice)
+        if self.slicer.imported is not None and isinstance(node, ast.Call):
+            if self.slicer.module.project_classes(node.func) and cut_in(self.slicer.module, node) is not None:
+                return True
         method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
         return method in ("select", "shard") or self.slicer.module.is_call(node, _SUBSET, _BY_NODE)
 

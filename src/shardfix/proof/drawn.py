@@ -45,7 +45,7 @@ class Drawn:
         return ast.Constant(0)
 
     def permutation(self, node: ast.Call, depth: int) -> ast.expr | None:
-        """``np.random.permutation(n)``, ``torch.randperm(n)``, ``random.sample(xs, k)`` and the like of a generator object;
+        """``np.random.permutation(n)``, ``torch.randperm(n)``, ``random.sample(xs, k)``, those of a generator;
         None for any other call."""
         m = self.slicer.module
         family = next((_PERMUTATIONS[n] for n in m.callee(node) if n in _PERMUTATIONS), None)

@@ -105,6 +105,8 @@ class Indices:
         made = self.slicer.returned(node, lambda v: self.index(v, depth + 1), depth + 1)
         if made is not None:
             return made
+        if self.slicer.imported is not None:
+            return self.slicer.imported.value(node, depth + 1)
         raise self.slicer.needs_project("the indices", node)
 
     def every_nth(self, node: ast.ListComp, depth: int) -> ast.expr:

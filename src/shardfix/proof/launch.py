@@ -20,6 +20,7 @@ from typing import Any
 from .judge import judge, unproven
 from .model import Observation, Proof, Recipe, observation_from_json, recipe_to_json
 
+IMPORTING = "while the project's code was imported"  # as the worker says it
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -263,9 +264,15 @@ def _judged(recipe: Recipe, seen: list[Observation] | str) -> Proof:
     if isinstance(seen, str):
         return unproven(recipe, seen)
     # the project's own code may fail on what a recipe hands to it: that says nothing about the loader
-    failed = [run for o in seen if o.variant == "after" for run in o.ranks if run.where]
-    if failed:
-        return unproven(recipe, f"the project's own code raised {failed[0].error} ({failed[0].where})")
+    grouped = {(o.variant, o.size, o.unknown) for o in seen if o.world == 1 and o.grouped}
+    for o in seen:
+        outside = o.world == 1 and not o.grouped and (o.variant, o.size, o.unknown) in grouped
+        failed = [run for run in o.ranks if run.where]
+        if failed and o.variant == "after" and not outside:  # outside of a group it was run again inside
+            return unproven(recipe, f"the project's own code raised {failed[0].error} ({failed[0].where})")
+        waiting = [run.stopped for run in o.ranks if run.stopped.startswith(IMPORTING)]
+        if waiting:
+            return unproven(recipe, f"a rank did not come on {waiting[0]}")
     return judge(recipe, seen)
 
 

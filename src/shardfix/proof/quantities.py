@@ -49,6 +49,8 @@ class Quantities:
                 made = self.slicer.returned(node, lambda v: self.process(v, what, depth + 1), depth + 1)
                 if made is not None:
                     return made
+            if self.slicer.imported is not None:
+                return self.slicer.imported.value(node, depth + 1)
         raise self.slicer.stopped(f"{what} `{text_of(node)}` is not seen to be a number of the process group", node)
 
     def seed(self, node: ast.expr, depth: int) -> ast.expr:

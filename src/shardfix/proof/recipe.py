@@ -9,6 +9,7 @@ from shardfix.analysis.code.names import DATA_LOADER, INIT_PROCESS_GROUP
 from shardfix.analysis.programs.processes import distributed_test, main_process_guard
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import Choices, listed, named, text_of
+from shardfix.proof.imported import Imports
 from shardfix.proof.kept import conditions_of, folded, needed, reads, unset
 from shardfix.proof.model import Group, Kind, Program, Recipe, StandIn
 from shardfix.proof.prepared import accelerator, prepare_steps, seeding, splits_batches
@@ -44,6 +45,7 @@ def recipe(
     feeds_metric: bool = False,
     padding_removed: bool = False,
     group: Group | None = None,
+    root: str = "",
 ) -> Recipe | Unproven:
     """The recipe of one site, from where it stands in the original and in the rewritten source.
 
@@ -54,15 +56,17 @@ def recipe(
         expect: the fault that the original must show: see Recipe.
         feeds_metric, padding_removed: whether padding would reach a metric.
         group: whether the program always has a process group; by default what the file shows.
+        root: the project's folder, absolute, where its own code may be imported and run; empty where it may not.
     """
     choices = Choices()
+    imports = Imports(root, (before or after).module.path) if root else None
     sliced_before: Sliced | None = None
     if before is not None:
-        made = program(before, choices)
+        made = program(before, choices, imports)
         if isinstance(made, Unproven):
             return made
         sliced_before = made
-    sliced_after = program(after, choices)
+    sliced_after = program(after, choices, imports)
     if isinstance(sliced_after, Unproven):
         return sliced_after
     parts = [s for s in (sliced_before, sliced_after) if s is not None]
@@ -82,6 +86,8 @@ def recipe(
         padding_removed=padding_removed,
         group=group or group_of(first, parts[0].guarded),
         single_pass=after.read_once,
+        imports=imports.entries if imports is not None and imports.lines else None,
+        prelude=imports.prelude if imports is not None and imports.lines else "",
     )
 
 
@@ -99,21 +105,22 @@ def group_of(site: Site, guarded: bool) -> Group:
     return "always"
 
 
-def program(site: Site, choices: Choices | None = None) -> Sliced | Unproven:
+def program(site: Site, choices: Choices | None = None, imports: Imports | None = None) -> Sliced | Unproven:
     """The runnable slice of a site, or what stops it.
 
     Args:
         site: a loader construction of torch's DataLoader.
         choices: the values chosen so far for what the source does not decide; shared by before and after.
+        imports: what is imported of the project so far; None where nothing may be.
     """
     chosen = choices if choices is not None else Choices()
     chosen.split = chosen.split or splits_batches(site)
-    if site.kind != "torch":
+    if site.kind != "torch" and imports is None:
         return Unproven(f"`{text_of(site.call.func)}` is not torch's DataLoader, and is not imported", site.location)
     assumed: dict[str, bool] = {}
     try:
         for _ in range(_ATTEMPTS):
-            found = _slice(site, chosen, assumed)
+            found = _slice(site, chosen, assumed, imports)
             if isinstance(found, Sliced):
                 return found
             assumed |= found
@@ -124,9 +131,9 @@ def program(site: Site, choices: Choices | None = None) -> Sliced | Unproven:
     return Unproven("what the loader is made of is not set on every path to it", site.location)
 
 
-def _slice(site: Site, choices: Choices, assumed: dict[str, bool]) -> Sliced | dict[str, bool]:
+def _slice(site: Site, choices: Choices, assumed: dict[str, bool], imports: Imports | None) -> Sliced | dict[str, bool]:
     """One slice; or the conditions that must hold, since without them a name of it has no value."""
-    slicer = Slicer(site.module, site.call, choices, assumed)
+    slicer = Slicer(site.module, site.call, choices, assumed, imports)
     guard = main_process_guard(site.module, site.call) if not slicer.twins else None
     if guard is not None:
         raise slicer.stopped("the loader is built by one process only", guard)
@@ -160,7 +167,8 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool]) -> Sliced | d
     if parted:
         raise slicer.stopped(parted, site.call)
     build, each_epoch = _unparsed(body), _unparsed(told)
-    for code in (build, f"{build}\n{each_epoch}"):
+    trusted = imports is not None and bool(imports.lines)
+    for code in () if trusted else (build, f"{build}\n{each_epoch}"):
         wrong = violation(code)
         if wrong:
             raise slicer.stopped(f"the construction needs more than a recipe may do: {wrong}", site.call)

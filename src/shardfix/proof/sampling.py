@@ -43,6 +43,8 @@ class Sampling:
             made = self.slicer.returned(node, lambda v: self.sampler(v, depth + 1), depth + 1)
             if made is not None:
                 return made
+            if self.slicer.imported is not None:
+                return self.slicer.imported.value(node, depth + 1)
             raise self.slicer.needs_project("the sampler", node)
         if isinstance(node, (ast.Name, ast.Attribute)):
             bound = self.slicer.need(node, lambda v: self.sampler(v, depth + 1), depth + 1)

@@ -367,22 +367,28 @@ def files_around(module: Module) -> Iterator[Module]:
 
 
 def _options_of(module: Module, name: str) -> Iterator[Setting]:
-    later: list[Setting] = []
-    found: list[Setting] = []
+    value = options_of(module).get(name)
+    if value is not None:
+        yield Setting(value, option=True)
+
+
+def options_of(module: Module) -> dict[str, ast.expr]:
+    """The options that a file's parsers know, with their defaults."""
+    found: dict[str, ast.expr] = {}
+    later: dict[str, ast.expr] = {}
     for made in module.calls:
         function = last_name(made.func)
         keywords = {k.arg: k.value for k in made.keywords}
-        if function == "set_defaults" and name in keywords:
-            later.append(Setting(keywords[name], option=True))
-        elif function == "add_argument" and _destination(made, keywords) == name:
+        if function == "set_defaults":
+            later |= {key: value for key, value in keywords.items() if key}
+        elif function == "add_argument" and (key := _destination(made, keywords)):
             if "default" in keywords:
-                found.append(Setting(_plain(keywords["default"], keywords.get("type")), option=True))
+                found.setdefault(key, _plain(keywords["default"], keywords.get("type")))
             elif literal(keywords.get("action")) in ("store_true", "store_false"):
-                value = ast.Constant(literal(keywords.get("action")) == "store_false")
-                found.append(Setting(value, option=True))
-        elif function.startswith("DEFINE_") and made.args and literal(made.args[0]) == name and len(made.args) > 1:
-            found.append(Setting(made.args[1], option=True))
-    yield from later[-1:] or found
+                found.setdefault(key, ast.Constant(literal(keywords.get("action")) == "store_false"))
+        elif function.startswith("DEFINE_") and len(made.args) > 1 and isinstance(literal(made.args[0]), str):
+            found.setdefault(str(literal(made.args[0])), made.args[1])
+    return {**found, **later}
 
 
 def _destination(made: ast.Call, keywords: dict[str | None, ast.expr]) -> str:

@@ -15,6 +15,7 @@ from shardfix.proof.choices import Choices, text_of
 from shardfix.proof.conditions import Conditions
 from shardfix.proof.datasets import Datasets
 from shardfix.proof.drawn import Drawn
+from shardfix.proof.imported import Imported, Imports
 from shardfix.proof.indices import Indices
 from shardfix.proof.quantities import Quantities
 from shardfix.proof.regime import call, dotted, name, value_of
@@ -54,9 +55,21 @@ class _Bound:
 
 
 class Slicer:
-    """Translates the construction ``anchor`` and what it depends on. ``assumed`` maps conditions to what they are."""
+    """Translates the construction ``anchor`` and what it depends on.
 
-    def __init__(self, module: Module, anchor: ast.Call, choices: Choices, assumed: dict[str, bool]) -> None:
+    Args:
+        assumed: conditions, and what they are.
+        imports: what is imported of the project; None where nothing may be.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        anchor: ast.Call,
+        choices: Choices,
+        assumed: dict[str, bool],
+        imports: Imports | None = None,
+    ) -> None:
         self.module = module
         self.anchor = anchor
         self.choices = choices
@@ -72,6 +85,7 @@ class Slicer:
         self.indices = Indices(self)
         self.datasets = Datasets(self)
         self.drawn = Drawn(self)
+        self.imported = Imported(self, imports) if imports is not None else None
         self.pending: set[Definition] = set()
         self.calls: list[ast.Call] = [anchor]
         self.uses_accelerator = False
@@ -424,7 +438,9 @@ class Slicer:
     # -- the loader ------------------------------------------------------------------------------------------
 
     def loader(self, node: ast.Call) -> list[ast.stmt]:
-        """``loader = DataLoader(...)`` with what matters for sharding."""
+        """``loader = DataLoader(...)`` with what matters for sharding; a class of the project's own as it is called."""
+        if self.imported is not None and DATA_LOADER not in self.module.callee(node):
+            return [assign("loader", self.imported.called(node, 0))]
         arguments = self.module.arguments(node, DATA_LOADER)
         self.see_all(arguments, node)
         data = arguments.value("dataset")

@@ -54,8 +54,15 @@ BUILTINS = [
     *("slice", "sorted", "str", "sum", "tuple", "type", "zip"),
     *("AssertionError", "AttributeError", "Exception", "KeyError", "RuntimeError", "TypeError", "ValueError"),
 ]
-STAGES = ("before it was asked", "while the loader was built", "before the epoch's pass", "while it waited for a batch")
+STAGES = (
+    "before it was asked",
+    "while the loader was built",
+    "before the epoch's pass",
+    "while it waited for a batch",
+    "while the project's code was imported",
+)
 PROGRESS = struct.Struct("iii")  # stage, epoch, step
+IMPORTING = 5  # times as long as a rank may take for any other step
 PROBE = 24  # a multiple of W*B for the commonest small batch sizes
 LARGEST = 1 << 13  # a pass over more samples would take seconds
 NOT_BUILT: dict[str, Any] = {
@@ -70,6 +77,9 @@ NOT_BUILT: dict[str, Any] = {
 }
 
 
+ACCESSED: list[int] = []  # the items of index datasets that were read
+
+
 class IndexDataset:
     """A map-style dataset whose items are their own indices in the base dataset; a slice is a dataset again."""
 
@@ -82,10 +92,39 @@ class IndexDataset:
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return IndexDataset(self.indices[index])
-        return int(self.indices[int(index)])
+        found = int(self.indices[int(index)])
+        ACCESSED.append(found)
+        return found
 
     def select(self, indices: Any) -> IndexDataset:
         return IndexDataset([self[i] for i in indices])
+
+
+class Through:
+    """A dataset of the project's own over index datasets: each item is the index that it reads there.
+
+    What it makes of the item is not looked at: it may even fail on a number.
+    """
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def __getitem__(self, index: Any) -> int:
+        del ACCESSED[:]
+        try:
+            self.real[index]
+        except Exception:
+            if not ACCESSED:
+                raise
+        if len(set(ACCESSED)) != 1:
+            raise TypeError(f"an item of {type(self.real).__name__} reads {len(set(ACCESSED))} samples")
+        return ACCESSED[0]
 
 
 def shuffled(indices: Any, seed: int) -> list[int]:
@@ -165,6 +204,7 @@ def namespace(
         "DISTRIBUTED": grouped,
         "DATASET": dataset,
         "SHUFFLED": shuffled,
+        "THROUGH": Through,
         "UNKNOWN": unknown,
     }
     if accelerate:
@@ -268,12 +308,14 @@ def run_program(
     epochs: list[list[list[int]]] = []
     error, where, unable = "", "", ""
     try:
+        if task["prelude"]:
+            progress(4, 0, 0)
+            try:
+                exec(compile(task["prelude"], "<imports>", "exec"), names)
+            except (Exception, SystemExit) as exception:
+                unable = words_of(exception)
+                raise
         progress(1, 0, 0)
-        try:
-            exec(compile(task["prelude"], "<imports>", "exec"), names)
-        except (Exception, SystemExit) as exception:
-            unable = words_of(exception)
-            raise
         exec(compile(task["build"], "<recipe>", "exec"), names)
         loader = names["loader"]
         said = declared(loader)
@@ -345,6 +387,7 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
     with os.fdopen(commands, "rb") as inbox:
         for line in inbox:
             task = json.loads(line)
+            del ACCESSED[:]
             unknown, trusted = dict(task["unknown"]), task["imports"] is not None
             names = namespace(rank, group.world, group.grouped, task["size"], unknown, task["accelerate"], trusted)
             if task["accelerate"]:
@@ -500,7 +543,9 @@ class Group:
                     seen, moved = now, time.monotonic()
                 # where one rank has raised or died, the others wait for it in vain
                 broken = bool(ended) or any(answer["error"] for answer in answers.values())
-                if time.monotonic() - moved > (min(patience, 2.0) if broken else patience):
+                stages = [PROGRESS.unpack_from(now, rank * PROGRESS.size)[0] for rank in range(self.world)]
+                wait = min(patience, 2.0) if broken else patience
+                if time.monotonic() - moved > (IMPORTING * wait if 4 in stages else wait):
                     break
         return answers, ended
 
@@ -508,7 +553,7 @@ class Group:
         """Where a rank that does not answer stands: its stage, and the call it is in."""
         stage, epoch, step = PROGRESS.unpack_from(self.progress, rank * PROGRESS.size)
         place = STAGES[stage]
-        if stage >= 2:
+        if stage in (2, 3):
             place = f"epoch {epoch}, {place}" + (f" after {step} steps" if stage == 3 else "")
         trace = self.traces[rank]
         os.kill(self.pids[rank], signal.SIGUSR1)
@@ -692,9 +737,10 @@ def run_cells(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> No
     versions, reasons = installed(job["libraries"])
     emit({"kind": "versions", "python": sys.version.split()[0], "versions": versions, "reasons": reasons})
     groups: dict[tuple[int, bool], Group] = {}
+    stuck: set[str] = set()
     try:
         for number, cell in enumerate(job["cells"]):
-            if not versions.keys() >= set(cell["needs"]):
+            if not versions.keys() >= set(cell["needs"]) or cell.get("program") in stuck:
                 continue
             key = (cell["world"], cell["grouped"])
             group = groups.setdefault(key, Group(*key, imports=()))
@@ -703,7 +749,10 @@ def run_cells(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> No
             accelerate = not {"accelerate", "transformers"}.isdisjoint(cell["needs"])
             task = {**cell, "unknown": {}, "accelerate": accelerate, "imports": ()}
             patience = min(job["patience"], 1.5) if cell["waits"] else job["patience"]
-            emit({"kind": "cell", "cell": number, "ranks": group.run(task, patience)["ranks"]})
+            ranks = group.run(task, patience)["ranks"]
+            emit({"kind": "cell", "cell": number, "ranks": ranks})
+            if "program" in cell and any(rank["stopped"] for rank in ranks):
+                stuck.add(cell["program"])  # what has hung once is not waited for again
     finally:
         for group in groups.values():
             group.close()
