@@ -192,11 +192,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    failure = ""
     try:
         assert_sharded(functools.partial(pyfuncitem.obj, **arguments), **_options(pyfuncitem))
     except AssertionError as error:
+        failure = str(error)
+    if failure:  # outside of the handler, so that pytest shows no frames of this tool
         file, line, _ = pyfuncitem.location
-        pytest.fail(f"{file}:{(line or 0) + 1}: {error}", pytrace=False)
+        pytest.fail(f"{file}:{(line or 0) + 1}: {failure}", pytrace=False)
     return True
 
 

@@ -41,7 +41,8 @@ class ByIndex:
 
 def inner(loader: Any) -> Any:
     """The DataLoader inside accelerate's object."""
-    return getattr(loader, "base_dataloader", None) or loader
+    of = getattr(loader, "base_dataloader", None)
+    return loader if of is None else of  # by no truth value: that of a loader is its length
 
 
 def said_of(loader: Any, world: int, manual: bool) -> dict[str, Any]:

@@ -197,7 +197,7 @@ def described(made: Any) -> str:
         return f"a {kind.__name__} of {', '.join(type(part).__name__ for part in made) or 'nothing'}"
     if isinstance(made, dict):
         return f"a dict of {', '.join(type(part).__name__ for part in made.values()) or 'nothing'}"
-    return f"a {kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else f"a {kind.__name__}"
+    return f"something of type {kind.__qualname__}"
 
 
 # --- how it is told the epoch ---
@@ -209,16 +209,7 @@ def teller(loader: Any) -> tuple[Callable[[int], None], str]:
     for thing, word in [(thing, "loader" if not at else "loader's loader") for at, thing in enumerate(inner)]:
         if callable(getattr(thing, "set_epoch", None)):
             return thing.set_epoch, f"{word}.set_epoch(epoch)"
-        found: list[tuple[Any, str]] = []
-        batch_sampler = getattr(thing, "batch_sampler", None)
-        for listener, path in (
-            (getattr(thing, "sampler", None), f"{word}.sampler"),
-            (batch_sampler, f"{word}.batch_sampler"),
-            (getattr(batch_sampler, "sampler", None), f"{word}.batch_sampler.sampler"),
-            (getattr(thing, "dataset", None), f"{word}.dataset"),
-        ):
-            if callable(getattr(listener, "set_epoch", None)) and all(listener is not other for other, _ in found):
-                found.append((listener, path))
+        found = listeners(thing, word)
         if found:
 
             def tell(epoch: int, listeners: list[tuple[Any, str]] = found) -> None:
@@ -227,3 +218,18 @@ def teller(loader: Any) -> tuple[Callable[[int], None], str]:
 
             return tell, " and ".join(f"{path}.set_epoch(epoch)" for _, path in found)
     return nobody, ""
+
+
+def listeners(thing: Any, path: str, depth: int = 3) -> list[tuple[Any, str]]:
+    """What listens to the epoch of all that a loader draws from, each with its path: its samplers, its data."""
+    found: list[tuple[Any, str]] = []
+    for name in ("sampler", "batch_sampler", "dataset"):
+        part = getattr(thing, name, None)
+        if part is None or any(part is other for other, _ in found):
+            continue
+        if callable(getattr(part, "set_epoch", None)):
+            found.append((part, f"{path}.{name}"))
+        elif name != "dataset" and depth > 1:
+            below = listeners(part, f"{path}.{name}", depth - 1)
+            found += [(other, at) for other, at in below if all(other is not known for known, _ in found)]
+    return found

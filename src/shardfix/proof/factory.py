@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .endings import judge_run
+from .faults import plural
 from .launch import VerifierError
 from .model import CONDITIONS, Proof, StandIn
 from .observed import Ending, Observed, Reader, Watched, reader_from_json
@@ -196,7 +198,7 @@ def _judged(name: str, part: str, run: Mapping[str, Any], alone: Reader | None, 
         return _ended(name + part, Watched(run["world"], (observed,), _endings(attempt, name + part)))
     proof = judge_observed(observed, role=asked.role, padding_removed=asked.padding_allowed)
     if proof.verdict == "proven" and proof.padded and not asked.padding_allowed:
-        text = f"{proof.padded} samples of an epoch are read twice, as padding, so that the shares are equal"
+        text = f"{plural(proof.padded, 'visit')} of an epoch are padding, which makes the shares equal"
         return replace(proof, verdict="refuted", cause="padding", reasons=(text,))
     return proof
 
@@ -205,7 +207,7 @@ def _endings(attempt: Mapping[str, Any], name: str) -> tuple[Ending, ...]:
     return tuple(
         Ending(
             rank=rank["rank"],
-            end=rank["end"],
+            end="stopped" if rank["end"] == "returned" else rank["end"],  # it did not leave: there is no program here
             code=rank["code"],
             text=rank["text"],
             loader=name if rank["stage"] >= 2 else "",
@@ -219,17 +221,21 @@ def _endings(attempt: Mapping[str, Any], name: str) -> tuple[Ending, ...]:
 def _ended(name: str, watched: Watched) -> Proof:
     """The proof of a loader that did not come through, from how the ranks ended."""
     run = judge_run(watched)
+    reasons = [re.sub(r"^(rank \d+) was stopped.*", r"\1 came through", reason) for reason in run.reasons]
     return Proof(
         site=name,
         verdict=run.verdict if run.verdict != "proven" else "unproven",
-        reasons=(*run.reasons, *_shortened(run.text)),
+        reasons=(*reasons, *_shortened(run.text)),
         conditions=dict.fromkeys(CONDITIONS, "not judged: the ranks did not come through"),
         cause=run.cause if run.verdict == "refuted" else "",
     )
 
 
 def _shortened(text: str) -> list[str]:
+    """The lines of a traceback; a single line is among the reasons already."""
     lines = text.splitlines()
+    if len(lines) < 2:
+        return []
     return lines if len(lines) <= SHOWN_LINES else ["..", *lines[-SHOWN_LINES:]]
 
 
@@ -251,7 +257,8 @@ def _told(part: str, runs: Sequence[Mapping[str, Any]]) -> tuple[StandIn, ...]:
     calls = [call for call in told if call]
     if not calls:
         return ()
-    return (StandIn("the epoch", f"told by {' or '.join(calls)}, as the program's own loop has to"),)
+    told_by = f"told by {' or '.join(calls)} before each pass; the program's own loop is not seen"
+    return (StandIn("the epoch", told_by),)
 
 
 def _joined(proofs: Sequence[Proof], worlds: Sequence[int], stand_ins: tuple[StandIn, ...]) -> Proof:

@@ -36,7 +36,8 @@ STAGES = (
     "while it waited for a batch",
     "at its end",
 )
-OWN = os.path.dirname(os.path.abspath(__file__))
+OWN_FILE = os.path.abspath(__file__)
+OWN = os.path.dirname(OWN_FILE)
 LAST_LINES = 6
 
 
@@ -157,7 +158,7 @@ def own_traceback(exception: BaseException) -> str:
 
 def users(file: str) -> bool:
     """Whether a file is the user's: not of this tool, of the standard library, or of an installed package."""
-    if file.startswith("<") or os.path.dirname(os.path.abspath(file)) == OWN:
+    if file.startswith("<") or os.path.abspath(file).startswith(OWN + os.sep):
         return False
     library = os.path.dirname(os.__file__)
     installed = f"{os.sep}site-packages{os.sep}" in file or f"{os.sep}dist-packages{os.sep}" in file
@@ -329,7 +330,8 @@ class Group:
                 calls = re.findall(r'File "([^"]*)", line (\d+) in (\S+)', trace.read())
             if calls:
                 break
-        return [call for call in calls if "c10d_logger" not in call[0]]
+        below = next((at for at, call in enumerate(calls) if call[0] == OWN_FILE), len(calls))
+        return [call for call in calls[:below] if "c10d_logger" not in call[0]]  # not those it was forked in
 
 
 OPEN: set[Group] = set()  # the groups of this process whose ranks may be running
