@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shardfix.proof.model import Proof, ShardMap
 from shardfix.proof.shardmap import draw, draw_proof
 
@@ -58,17 +60,32 @@ def test_many_samples_take_one_character_each_and_no_line_is_too_wide() -> None:
         "         0         10        20\n"
         "rank 0 | #.#.#.#.#.#.#.#.#.#.#.#.#.#.#.\n"
         "rank 1 | .#.#.#.#.#.#.#.#.#.#.#.#.#.#.#\n"
-        "every sample is read once: no overlap, nothing missed"
+        "every sample is read once: no overlap,\n"
+        "nothing missed"
     )
     huge = draw(ShardMap(2, 5000, ((tuple(range(5000)),), ((),)), tuple(range(5000))), width=60)
     assert max(map(len, huge.splitlines())) <= 60
-    assert "         .. and 4850 more samples" in huge.splitlines()
+    assert huge == (
+        "2 ranks, 5000 samples, one epoch\n"
+        "the first 50:\n"
+        "         0         10        20        30        40\n"
+        "rank 0 | ##################################################\n"
+        "rank 1 | ..................................................\n"
+        "all 5000, 99 to a character (# all of them, 1-9 tenths, .\n"
+        "none):\n"
+        "rank 0 | ###################################################\n"
+        "rank 1 | ...................................................\n"
+        "every sample is read once: no overlap, nothing missed"
+    )
 
 
 def test_a_rank_that_reads_a_sample_twice_is_shown_with_its_number() -> None:
     reads = (((0, 0, 1),), ((2, 3, 3),))
-    text = draw(ShardMap(2, 4, reads, (0, 1, 2, 3)), width=14)
-    assert text.splitlines()[2:] == ["rank 0 | 2#..", "rank 1 | ..#2", "read more than once by one rank: 0 .. (2)"]
+    text = draw(ShardMap(2, 4, reads, (0, 1, 2, 3)), width=9)
+    assert text.splitlines()[4:7] == ["    0", "0 | 2#..", "1 | ..#2"]
+    text = draw(ShardMap(2, 4, reads, (0, 1, 2, 3)), width=33)
+    assert text.splitlines()[1:3] == ["rank 0 | 0 1 . .", "rank 1 | . . 2 3"]
+    assert text.splitlines()[3:] == ["read more than once by one rank:", "0 .. (2)"]
 
 
 def test_a_frozen_epoch_shows_the_order_repeating() -> None:
@@ -107,3 +124,45 @@ def test_colour_adds_codes_and_changes_no_character() -> None:
 
 def test_a_proof_without_runs_has_no_map() -> None:
     assert draw_proof(Proof("train.py:7:14", "unproven", (), {})) == ""
+
+
+def sixteen(size: int) -> ShardMap:
+    return ShardMap(16, size, tuple((tuple(range(rank, size, 16)),) for rank in range(16)), tuple(range(size)))
+
+
+@pytest.mark.parametrize("width", [6, 9, 14, 20, 31, 40, 80, 200])
+@pytest.mark.parametrize("size", [0, 1, 16, 40, 1000])
+def test_sixteen_ranks_are_drawn_at_any_width(width: int, size: int) -> None:
+    text = draw(sixteen(size), width=width, title="after", orders=True)
+    assert max(map(len, text.splitlines())) <= max(width, 8)
+    rows = [line for line in text.splitlines() if " | " in line]
+    assert len(rows) % 16 == 0
+    assert bool(rows) == bool(size)
+
+
+def test_holes_and_overlaps_of_a_large_set_have_rows_of_their_own() -> None:
+    quarter = (tuple(range(0, 2000, 4)),)
+    text = draw(ShardMap(2, 2000, (quarter, (tuple(range(1000)),)), tuple(range(2000))), width=40)
+    assert text.splitlines()[5:] == [
+        "all 2000, 65 to a character (# all of",
+        "them, 1-9 tenths, . none):",
+        "rank 0 | 3222322232223222322232223222322",
+        "rank 1 | ###############4...............",
+        "twice  | 3222322232223221...............",
+        "never  | ...............5788878887888788",
+        "read by both ranks: 0 4 8 12 .. (250)",
+        "never read: 1001 1002 .. (750)",
+    ]
+
+
+def test_the_items_of_a_stream_and_a_later_epoch_are_called_so() -> None:
+    shards = ShardMap(2, 2, (((0,),), ((1,),)), (0, 1), epoch=2, stream=True, names=("rank 0", "rank 3"))
+    assert draw(shards) == (
+        "2 ranks, 2 items, epoch 2\nrank 0 | 0 .\nrank 3 | . 1\nevery item is read once: no overlap, nothing missed"
+    )
+
+
+def test_ranks_that_read_the_same_part_do_not_read_all() -> None:
+    part = ((0, 2),)
+    text = draw(ShardMap(2, 4, (part, part), (0, 1, 2, 3)))
+    assert text.splitlines()[-2:] == ["every rank reads the same 2 samples", "never read: 1 3"]

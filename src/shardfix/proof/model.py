@@ -124,7 +124,8 @@ class ShardMap:
 
     ``padding`` is the number of repeated visits that the owner's rule accounts for, ``dropped`` the number of
     samples that ``drop_last`` leaves out. ``orders`` holds the first indices that rank 0 reads in each epoch, for a
-    loader that shuffles.
+    loader that shuffles. ``epoch`` is the one that is shown; ``names`` are those of the rows where these are not ranks
+    0, 1, ..; the items of a ``stream`` are numbered in the order in which they were first seen.
     """
 
     world: int
@@ -134,6 +135,9 @@ class ShardMap:
     padding: int = 0
     dropped: int = 0
     orders: tuple[tuple[int, ...], ...] = ()
+    epoch: int = 0
+    names: tuple[str, ...] = ()
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)

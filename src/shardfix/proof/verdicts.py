@@ -532,6 +532,9 @@ class Judged:
             padding=rule.padding if not self.ledger.failed else 0,
             dropped=rule.dropped,
             orders=tuple(orders) if self.reference is not None and self.reference.shuffled else (),
+            epoch=number,
+            names=tuple(names_of(self.rows).values()),
+            stream=self.built.kind == "stream",
         )
 
 

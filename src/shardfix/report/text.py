@@ -197,12 +197,12 @@ def add_map(page: Page, proof: Proof, maps: Maps, drawn: int, width: int) -> int
     """Draw who read what, where that tells something; the number of pictures drawn."""
     if maps == "none" or (maps == "first" and (drawn >= _FIRST_MAPS or proof.map_before == proof.map_after)):
         return 0
-    from shardfix.proof.shardmap import draw_proof
+    from shardfix.proof.shardmap import picture
 
-    picture = draw_proof(proof, width=width - 8)
-    for line in picture.splitlines():
-        page.line("        ", line)
-    return 1 if picture else 0
+    lines = picture(proof, width=width - 8)
+    for line in lines:
+        page.line("        ", *(Styled(text, style) for text, style in line))
+    return 1 if lines else 0
 
 
 def _dropped(page: Page, result: RunResult) -> None:
