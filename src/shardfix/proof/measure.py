@@ -1,0 +1,95 @@
+"""Run evaluations in one process and on several ranks, the original and the result, and judge their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from typing import Any
+
+from shardfix.proof.launch import Verifier
+from shardfix.proof.metric import Evaluation, Measured, MetricProof, MetricRecipe, MetricRun, judge_metric, sizes_for
+from shardfix.proof.model import Variant
+
+_PROBE = 24
+
+
+def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[MetricProof]:
+    """A proof for each recipe, in their order, all run by the verifier's worker.
+
+    Raises:
+        VerifierError: the worker can't be run.
+    """
+    if not recipes:
+        return []
+    prelude = _prelude()
+    probes = [_cell(prelude, r.before, "__value__ = loader.batch_size", 1, False, _PROBE) for r in recipes]
+    batch_sizes = [ranks[0]["value"] if ranks else None for ranks in _answers(probes, verifier)]
+    planned: list[tuple[int, Variant, int, bool, int, int]] = []
+    for number, batch_size in enumerate(batch_sizes):
+        planned += [(number, *run, batch_size or 1) for run in _runs(batch_size or 1, verifier.nproc)]
+    cells = []
+    for number, variant, world, grouped, size, _ in planned:
+        program = recipes[number].before if variant == "before" else recipes[number].after
+        cell = _cell(prelude, program, program.evaluate + "\n__value__ = TOLD(VALUES)", world, grouped, size)
+        cells.append({**cell, "program": f"{number} {variant}"})
+    runs: list[list[MetricRun]] = [[] for _ in recipes]
+    for (number, variant, world, grouped, size, batch_size), ranks in zip(
+        planned, _answers(cells, verifier), strict=True
+    ):
+        measured = tuple(_measured(rank) for rank in ranks)
+        if not measured and any(r.variant == variant and any(m.stopped for m in r.ranks) for r in runs[number]):
+            continue  # what has hung once is not run again
+        measured = measured or (Measured(0, error="it was not reached in time"),)
+        runs[number].append(MetricRun(variant, world, grouped, size, batch_size, measured))
+    return [judge_metric(recipe, found) for recipe, found in zip(recipes, runs, strict=True)]
+
+
+def _runs(batch_size: int, nproc: int) -> Iterator[tuple[Variant, int, bool, int]]:
+    """Every run that the judge wants: the control once, all else at each size."""
+    sizes = sizes_for(batch_size)
+    for size in sizes:
+        yield "before", 1, False, size
+        yield "after", 1, False, size
+        yield "after", nproc, True, size
+        yield "after", nproc + 1, True, size
+    yield "after", 1, True, sizes[1]
+    yield "before", nproc, True, sizes[1]
+
+
+def _prelude() -> str:
+    """The stand-ins, and the functions that migrated code calls as a module of their own."""
+    package = resources.files("shardfix")
+    evaluation = (package / "evaluation.py").read_text(encoding="utf-8")
+    stand_ins = (package / "proof" / "stand_ins.py").read_text(encoding="utf-8")
+    return (
+        f"{stand_ins}\nimport types\n_module = types.ModuleType('shardfix_evaluation')\n"
+        f"exec(compile({evaluation!r}, 'shardfix_evaluation.py', 'exec'), vars(_module))\n"
+        "unpadded, reduced, in_order = _module.unpadded, _module.reduced, _module.in_order\n"
+    )
+
+
+def _cell(prelude: str, program: Evaluation, then: str, world: int, grouped: bool, size: int) -> dict[str, Any]:
+    return {
+        "prelude": prelude,
+        "build": f"{program.build}\n{then}",
+        "each_epoch": "",
+        "epochs": 0,
+        "needs": [],
+        "waits": False,
+        "world": world,
+        "grouped": grouped,
+        "size": size,
+    }
+
+
+def _answers(cells: Sequence[dict[str, Any]], verifier: Verifier) -> list[list[dict[str, Any]]]:
+    """What each rank of each cell answers; nothing where the time was over."""
+    messages, _ = verifier.hear({"libraries": {}, "cells": list(cells)})
+    by_number = {m["cell"]: m["ranks"] for m in messages if m["kind"] == "cell"}
+    return [by_number.get(number, []) for number in range(len(cells))]
+
+
+def _measured(rank: dict[str, Any]) -> Measured:
+    value = rank["value"] or {"values": {}, "read": []}
+    read = tuple(tuple(batch) for batch in value["read"])
+    return Measured(rank["rank"], value["values"], read, rank["error"], rank["stopped"])

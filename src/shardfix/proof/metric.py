@@ -1,0 +1,235 @@
+"""The proof of a metric: what an evaluation gives in one process, on several ranks, and what follows; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardfix.proof.model import StandIn, Variant, Verdict
+
+_CLOSE = 1e-6  # sums of floats in another order; a sample counted twice or a wrong denominator is far off
+_NAMED = 3  # values named in one reason
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A runnable slice of an evaluation: Python statements.
+
+    ``build`` binds ``loader``, as it is iterated. ``evaluate`` reads it and binds ``VALUES``, a dict of what is
+    compared by name. Both may use the names of ``worker.namespace`` and of ``stand_ins``, and ``unpadded``, ``reduced``
+    and ``in_order``.
+    """
+
+    build: str
+    evaluate: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRecipe:
+    """One evaluation to be proven: as it was and as it is.
+
+    ``weighted`` names the values that are told to be means over batches: where the last batch is ragged, one process
+    weighs it like a full one, and several ranks have other batches.
+    """
+
+    site: str
+    before: Evaluation
+    after: Evaluation
+    stand_ins: tuple[StandIn, ...] = ()
+    weighted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one rank worked out: values by name, the indices of each batch it read; why it did not, if so."""
+
+    rank: int
+    values: Mapping[str, Any] = field(default_factory=dict)
+    read: tuple[tuple[int, ...], ...] = ()
+    error: str = ""
+    stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRun:
+    """One run of one variant on ``size`` samples, with batches of ``batch_size``."""
+
+    variant: Variant
+    world: int
+    grouped: bool
+    size: int
+    batch_size: int
+    ranks: tuple[Measured, ...]
+
+    @property
+    def even(self) -> bool:
+        """Whether each rank's batches are all full, so that means over batches are means over samples."""
+        return self.size % (self.world * self.batch_size) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricProof:
+    """The verdict on one metric. ``told`` is what a reader should know beside it."""
+
+    site: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    control: str = ""
+    told: tuple[str, ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
+
+
+def sizes_for(batch_size: int, largest: int = 1 << 13) -> tuple[int, ...]:
+    """Dataset sizes that tell: full batches on 2 and on 3 ranks, one sample more, and a last batch that is ragged."""
+    full = 6 * batch_size if 6 * batch_size <= largest else 6
+    return (full, full + 1, full - 1)
+
+
+def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof:
+    """The verdict on a metric.
+
+    Proven is: each rank of every group has the values that the original has in one process (whole numbers, lists and
+    texts exactly, others but for rounding), each sample is read by exactly one rank, the result gives the same in one
+    process, and the original, put through the same run, does the work of all ranks on each or has a part only.
+    """
+    alone = {run.size: run for run in runs if run.variant == "before" and run.world == 1 and not run.grouped}
+    after = [run for run in runs if run.variant == "after"]
+    if not alone or not after:
+        return _proof(recipe, "unproven", "nothing was run")
+    for run in alone.values():
+        failed = _failure(run)
+        if failed:
+            return _proof(recipe, "unproven", f"the evaluation can't be run apart from its program: {failed}")
+    wrong = list(dict.fromkeys(reason for run in after for reason in _wrong(recipe, run, alone[run.size])))
+    control, shown = _control(recipe, [r for r in runs if r.variant == "before" and r.world > 1], alone)
+    if wrong:
+        return _proof(recipe, "refuted", *wrong[:_NAMED], control=control)
+    if not any(run.world > 1 for run in after):
+        return _proof(recipe, "unproven", "it was not run on several ranks", control=control)
+    if not shown:
+        return _proof(recipe, "unproven", f"the original shows no fault in the same run: {control}", control=control)
+    return _proof(recipe, "proven", control=control, told=(_told(recipe, after, alone), *_drift(recipe, after, alone)))
+
+
+def _proof(
+    recipe: MetricRecipe, verdict: Verdict, *reasons: str, control: str = "", told: tuple[str, ...] = ()
+) -> MetricProof:
+    return MetricProof(recipe.site, verdict, reasons, control, told, recipe.stand_ins)
+
+
+def _failure(run: MetricRun) -> str:
+    for rank in run.ranks:
+        if rank.error or rank.stopped:
+            return rank.error or f"it stops {rank.stopped}"
+    return ""
+
+
+def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun) -> list[str]:
+    """What of a run of the result differs from the original in one process."""
+    for rank in run.ranks:
+        if rank.error:
+            return [f"{_on(run, rank)} raises {rank.error} ({run.size} samples)"]
+    stopped = next((rank for rank in run.ranks if rank.stopped), None)
+    if stopped is not None:
+        return [f"{_on(run, stopped)} waits for ever {stopped.stopped} ({run.size} samples)"]
+    found = []
+    (expected,) = alone.ranks
+    for rank in run.ranks:
+        judged = [n for n in expected.values if n not in recipe.weighted or run.even or run.world == 1]
+        bad = [n for n in judged if n not in rank.values or not same(rank.values[n], expected.values[n])]
+        if bad:
+            values = ", ".join(
+                f"`{n}` is {shown(rank.values.get(n))}, in one process {shown(expected.values[n])}"
+                for n in bad[:_NAMED]
+            )
+            found.append(f"{_on(run, rank)}: {values} ({run.size} samples)")
+            break
+    visits = sorted(index for rank in run.ranks for batch in rank.read for index in batch)
+    every = sorted(index for batch in expected.read for index in batch)
+    if visits != every:
+        twice = sum(visits.count(index) - 1 for index in set(visits))
+        missed = len(set(every) - set(visits))
+        which = f"{twice} samples twice" if twice else f"{missed} samples not at all"
+        found.append(f"{run.world} ranks read {which} ({run.size} samples)")
+    steps = {len(rank.read) for rank in run.ranks}
+    if len(steps) > 1:
+        found.append(f"{run.world} ranks do {min(steps)} and {max(steps)} steps ({run.size} samples)")
+    return found
+
+
+def _control(recipe: MetricRecipe, runs: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> tuple[str, bool]:
+    """What the original does on several ranks, and whether that is a fault that the change mends."""
+    for run in runs:
+        failed = _failure(run)
+        if failed:
+            return f"the original on {run.world} ranks fails: {failed}", True
+        (expected,) = alone[run.size].ranks
+        for rank in run.ranks:
+            other = [n for n, v in expected.values.items() if not same(rank.values.get(n), v)]
+            if other:
+                n = other[0]
+                value, whole = shown(rank.values.get(n)), shown(expected.values[n])
+                return (
+                    f"the original: `{n}` is {value} on rank {rank.rank} of {run.world}, in one process {whole}",
+                    True,
+                )
+        visits = sum(len(batch) for rank in run.ranks for batch in rank.read)
+        if visits > run.size:
+            return f"the original reads {visits} samples on {run.world} ranks where there are {run.size}", True
+    return "the original gives the same values", False
+
+
+def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> str:
+    worlds = " and ".join(str(world) for world in sorted({run.world for run in after if run.world > 1}))
+    run = next(run for run in after if run.world > 1 and not run.even)
+    (expected,) = alone[run.size].ranks
+    names = [n for n in expected.values if n not in recipe.weighted] or list(expected.values)
+    values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in names[-_NAMED:])
+    return f"the metric of {worlds} ranks is that of one process: {values} ({run.size} samples)"
+
+
+def _drift(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> list[str]:
+    """How far means over batches are from one process, at the ragged sizes."""
+    for name in recipe.weighted:
+        for run in (r for r in after if r.world > 1 and not r.even):
+            (expected,), rank = alone[run.size].ranks, run.ranks[0]
+            if not same(rank.values.get(name), expected.values[name]):
+                value, whole = shown(rank.values.get(name)), shown(expected.values[name])
+                why = "a mean over batches weighs a ragged one like a full one"
+                return [f"`{name}` is {value} on {run.world} ranks, in one process {whole} ({run.size} samples): {why}"]
+    return []
+
+
+def _on(run: MetricRun, rank: Measured) -> str:
+    return f"rank {rank.rank} of {run.world}" if run.world > 1 else "one process"
+
+
+def same(value: Any, expected: Any) -> bool:
+    """Equal, fractions but for rounding; a whole number is none of the fractions."""
+    if isinstance(value, bool) or isinstance(expected, bool) or type(value) is not type(expected):
+        return type(value) is type(expected) and bool(value == expected)
+    if isinstance(value, float):
+        both_nan = math.isnan(value) and math.isnan(expected)
+        return both_nan or math.isclose(value, expected, rel_tol=_CLOSE, abs_tol=1e-9)
+    if isinstance(value, list):
+        return len(value) == len(expected) and all(map(same, value, expected))
+    if isinstance(value, dict):
+        return value.keys() == expected.keys() and all(same(item, expected[key]) for key, item in value.items())
+    return bool(value == expected)
+
+
+def shown(value: Any) -> str:
+    """A value in a few characters."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and value[0].endswith(("tensor", "array"))
+    ):
+        return shown(value[1])
+    text = f"[{', '.join(map(shown, value))}]" if isinstance(value, list) else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
