@@ -150,8 +150,8 @@ def test_holes_and_overlaps_of_a_large_set_have_rows_of_their_own() -> None:
         "rank 1 | ###############4...............",
         "twice  | 3222322232223221...............",
         "never  | ...............5788878887888788",
-        "read by both ranks: 0 4 8 12 .. (250)",
-        "never read: 1001 1002 .. (750)",
+        "read by both ranks: 0 4 8 12 16 .. (250)",
+        "never read: 1001 1002 1003 1005 .. (750)",
     ]
 
 
