@@ -12,7 +12,7 @@ import click
 
 import shardfix
 
-_COMMANDS = ("scan", "migrate", "verify", "batch", "explain", "rules")
+_COMMANDS = ("scan", "migrate", "verify", "batch", "explain", "rules", "doctor")
 _ERROR = 2
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141  # what a shell shows for a program ended by SIGPIPE

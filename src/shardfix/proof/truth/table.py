@@ -268,7 +268,7 @@ ROWS = (
     ),
 )
 
-_HANDS: tuple[tuple[str, str, str, tuple[Library, ...]], ...] = (
+HANDS: tuple[tuple[str, str, str, tuple[Library, ...]], ...] = (
     ("plain", PLAIN, "{}", ()),
     ("accelerate", ACCELERATE, "accelerator.prepare({})", ("accelerate",)),
     ("fabric", FABRIC, "fabric.setup_dataloaders({})", ("lightning",)),
@@ -278,7 +278,7 @@ _HANDS: tuple[tuple[str, str, str, tuple[Library, ...]], ...] = (
 def table() -> Iterator[Cell]:
     """The cells of the table, row by row."""
     for row in ROWS:
-        for owner, prelude, call, needs in _HANDS:
+        for owner, prelude, call, needs in HANDS:
             says: Says = getattr(row, owner)
             program = f"loader = {call.format(says.loader or row.loader)}\n"
             yield Cell(
