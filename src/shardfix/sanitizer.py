@@ -4,6 +4,8 @@
 itself need not be installed there. It may be deleted together with the `sanitize(...)` calls: they change nothing in a
 program that is right. It imports the standard library only (torch and accelerate are looked at once the program itself
 has loaded them), runs once for each loader and returns the same loader, so the training loop pays nothing.
+
+It reads the attributes of samplers and draws nothing from them: what they don't tell is warned about, not guessed.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ def sanitize(
         loader: a torch `DataLoader`, or None where the program has no such loader (returned as it is).
         owner: who shards the loader. "accelerate": it is handed to `Accelerator.prepare()`, which shards any sampler.
             "ddp": nobody but its own sampler. "hf-trainer": it is returned by an override of a `transformers.Trainer`,
-            which uses it as it is. None: "accelerate" if an `Accelerator` is running, else "ddp".
+            which uses it as it is. None: "accelerate" if an `Accelerator` is running, else "ddp". A loader that Fabric
+            or Lightning puts samplers into needs no check before they did; Horovod's is "ddp" with its own numbers.
         on_violation: "raise"; "warn" (a `ShardingWarning`); or "fix": returns a loader with the same dataset, batches
             and workers that shards rightly, with a `ShardingWarning` that says so. What can't be rebuilt raises.
             A rebuilt loader has a new sampler: `loader.sampler.set_epoch(epoch)` must be called on that one, and for
@@ -107,7 +110,7 @@ def sanitize(
     if on_violation not in ACTIONS:
         raise ValueError(f"on_violation={on_violation!r} is none of {', '.join(ACTIONS)}")
     _check_loader(loader)
-    owner = owner or ("accelerate" if _accelerator() else "ddp")
+    assumed, owner = owner is None, owner or ("accelerate" if _accelerator() else "ddp")
     running = _running(owner, num_replicas, rank)
     if loader is None or running.world == 1:
         return loader
@@ -116,6 +119,11 @@ def sanitize(
         verdict = _without_group(verdict, running, owner)
     if verdict.kind == "right":
         return loader
+    if assumed:
+        there = "an" if owner == "accelerate" else "no"
+        verdict = verdict._replace(
+            todo=f'{verdict.todo}. (owner="{owner}" was assumed: {there} Accelerator is running)'
+        )
     message = f"{verdict.why}. {verdict.todo}"
     if verdict.kind == "unsure" or on_violation == "warn":
         _warn(message)
@@ -141,6 +149,8 @@ class DataLoaderSanitizer:
         strict: also refuse samplers and batch samplers that are right but made by hand. An explicit
             `SequentialSampler(dataset)` or `RandomSampler(dataset)` is the very object that `DataLoader` makes by
             itself, so it passes: torch keeps no trace of who made it, and it reads the same samples.
+        split_batches: as in `DataLoaderConfiguration`: each batch is cut into one piece for each process, so its size
+            must be a multiple of their number. (`even_batches` decides about padding only, so it is not asked for.)
 
     Raises:
         ValueError: there is no process `process_index` among `num_processes`.
@@ -150,6 +160,7 @@ class DataLoaderSanitizer:
     process_index: int
     dispatch_batches: bool = False
     strict: bool = False
+    split_batches: bool = False
 
     def __post_init__(self) -> None:
         _check_numbers(self.num_processes, self.process_index)
@@ -163,16 +174,17 @@ class DataLoaderSanitizer:
                 was made for something else.
 
         Raises:
-            ShardingError: the loader would be sharded twice, or `strict` and its sampler is made by hand.
+            ShardingError: the loader would be sharded wrongly, or `strict` and its sampler is made by hand.
             TypeError: `loader` is not a loader.
         """
         _check_loader(loader)
         if loader is None or self.num_processes == 1:
             return loader
         running = Running(self.num_processes, self.process_index, "arguments")
-        verdict = _judge(loader, running, "accelerate", self.dispatch_batches)
-        if verdict.kind == "right" and self.strict:
-            verdict = _judge_strictly(loader, dataset)
+        verdict = _judge(loader, running, "accelerate", self.dispatch_batches, self.split_batches)
+        if verdict.kind != "wrong" and self.strict:
+            strictly = _judge_strictly(loader, dataset)
+            verdict = verdict if strictly.kind == "right" else strictly
         if verdict.kind == "wrong":
             raise ShardingError(_located(f"{verdict.why}. {verdict.todo}"))
         if verdict.kind == "unsure":
@@ -247,77 +259,120 @@ def _check_numbers(world: int, rank: int | None) -> None:
 # ------------------------------------------------------------------------------------------- what the loader says
 
 
-def _judge(loader: Any, running: Running, owner: str, dispatch: bool = False) -> Verdict:
+def _judge(loader: Any, running: Running, owner: str, dispatch: bool = False, split: bool = False) -> Verdict:
     from torch.utils.data import DataLoader
 
-    if _is_prepared(loader):
-        return RIGHT
-    if not isinstance(loader, DataLoader):
-        return Verdict(
-            "unsure", f"{type(loader).__name__} is no DataLoader, so it can't be seen what it reads", "Shard it by hand"
-        )
-    if owner == "accelerate":
-        return _judge_accelerate(loader, running, dispatch)
+    if not (hasattr(loader, "sampler") and hasattr(loader, "batch_sampler")):
+        why = f"{type(loader).__name__} is no DataLoader, so it can't be seen what it reads"
+        return Verdict("unsure", why, "Shard it by hand")
+    # prepare() hands back what is no DataLoader as it is (Fabric's wrapper is none): only its sampler shards it.
+    if _is_prepared(loader) or (owner == "accelerate" and isinstance(loader, DataLoader)):
+        return _judge_accelerate(loader, running, dispatch or _is_of(loader, "DataLoaderDispatcher"), split)
     return _judge_plain(loader, running, owner)
 
 
-def _judge_accelerate(loader: Any, running: Running, dispatch: bool) -> Verdict:
+def _judge_accelerate(loader: Any, running: Running, dispatch: bool, split: bool) -> Verdict:
     """A loader for `prepare()`, which splits the batches of any sampler between the ranks (measured, 0.5.1 to 1.15)."""
+    data = loader.dataset.dataset if _is_of(loader.dataset, "IterableDatasetShard") else loader.dataset
+    shard, name = _shard_of(data), type(data).__name__
+    if shard is not None and shard[0] > 1:
+        why = f"{name} seems to read one of {shard[0]} shards by itself, and Accelerator.prepare() splits what it reads"
+        return Verdict("unsure", f"{why} again", "Let one of the two shard it")
     if _is_iterable(loader):
-        shard = _shard_of(loader.dataset)
-        if shard is None or shard[0] == 1:
-            return RIGHT
-        return Verdict(
-            "unsure",
-            f"{type(loader.dataset).__name__} seems to read one of {shard[0]} shards by itself, and "
-            "Accelerator.prepare() splits what it reads again",
-            "Let one of the two shard it",
-        )
-    sampler, shard = _sharding_sampler(loader)
-    if shard is None or shard[0] == 1:
         return RIGHT
-    parts, count, name = shard[0], _samples(sampler), _shown(sampler)
+    sampler, shard = _sharding_sampler(loader)
+    if shard is not None and shard[0] > 1:
+        return _sharded_twice(loader, sampler, shard[0], running, dispatch)
+    if split and not _is_prepared(loader):
+        size = getattr(loader.batch_sampler, "batch_size", None)
+        if not size or size % running.world:
+            why = f"split_batches=True cuts each batch into {running.world} pieces, and the batch size is {size}"
+            return Verdict("wrong", why, f"Pass DataLoader a batch_size= that is a multiple of {running.world}")
+    # Under dispatch_batches one process draws for all.
+    return RIGHT if dispatch else _judge_draws(loader, running)
+
+
+def _judge_draws(loader: Any, running: Running) -> Verdict:
+    """Whether every rank makes the same batches, of which `prepare()` then gives it its part."""
+    chain = _chain(loader)
+    parts = f"{running.world} ranks get parts of the same epoch only if it yields the same on each of them"
+    if not chain or (loader.batch_sampler is None and not hasattr(chain[0], "batch_size")):
+        why = "prepare() hands out batches and this loader makes none (batch_size=None), so reading it raises TypeError"
+        return Verdict("unsure", why, "Pass DataLoader batch_size=, or the Accelerator dispatch_batches=True")
+    if not _is_torch(chain[0], *KNOWN_SAMPLERS):
+        why, todo = f"{type(chain[0]).__name__} is no batch sampler of torch's: {parts}", "Seed it alike on every rank"
+        if getattr(chain[0], "batch_size", None) is not None:
+            why += f", and prepare() drops batches of another length than its batch_size of {chain[0].batch_size}"
+            todo += "; where its batches differ in length, let its batch_size be None"
+        return Verdict("unsure", why, todo)
+    # prepare() keeps the generator of the sampler in the batch sampler alike on all ranks, and looks no deeper.
+    for inner in chain[1:2]:
+        if not (_is_torch(inner, *KNOWN_SAMPLERS) or _shard_of(inner) or hasattr(inner, "generator")):
+            why = f"{type(inner).__name__} has no generator that prepare() could keep alike: {parts}"
+            todo = "Give it the attribute generator = None and let what it draws at random use that"
+            if not hasattr(inner, "__dict__"):  # a list of indices
+                todo = "Seed it alike on every rank"
+            return Verdict("unsure", why, todo)
+    return RIGHT
+
+
+def _sharded_twice(loader: Any, sampler: Any, parts: int, running: Running, dispatch: bool) -> Verdict:
+    name, count, world = _shown(sampler), _samples(sampler), running.world
     if dispatch:
         why = (
             f"data lost: with dispatch_batches=True only rank 0 reads, and {name} leaves it 1 of {parts} parts, so the "
-            f"{running.world} ranks together would read {_percent(parts)} of the {count}"
+            f"{world} ranks together would read {_percent(parts)} of the {count}"
         )
     else:
         why = (
             f"sharded twice: {name} splits the data and Accelerator.prepare() splits what is left again, so each of "
-            f"{running.world} ranks would read about {_percent(parts * running.world)} of the {count}, and all of them "
-            f"together {_percent(parts)}"
+            f"{world} ranks would read about {_percent(parts * world)} of the {count}, and all of them together "
+            f"{_percent(parts)}"
         )
     if not _is_torch(sampler, "DistributedSampler"):
-        return Verdict(
-            "wrong", why, f"Let {type(sampler).__name__} yield the indices of all ranks: prepare() splits them"
-        )
-    argument = "batch_sampler=" if _has_own_batches(loader) else "sampler="
-    instead = " and pass shuffle=True instead" if sampler.shuffle else ""
-    return Verdict("wrong", why, f"Remove {argument}{instead}: prepare() shards the loader by itself")
+        todo = f"Let {type(sampler).__name__} yield the indices of all ranks: prepare() splits them"
+        return Verdict("wrong", why, todo)
+    batches, plain = _own_batches(loader), "RandomSampler" if sampler.shuffle else "SequentialSampler"
+    if _is_prepared(loader):
+        todo = "Hand prepare() a loader without it" + (", with shuffle=True" if sampler.shuffle else "")
+    elif batches is not None:
+        todo = f"Make its {type(batches).__name__} of {plain}({_source(loader, sampler)}) instead"
+    elif _source(loader, sampler) != "dataset":
+        todo = f"Pass DataLoader sampler={plain}({_source(loader, sampler)}) instead"
+    else:
+        todo = "Remove sampler=" + (" and pass shuffle=True instead" if sampler.shuffle else "")
+    return Verdict("wrong", why, f"{todo}: prepare() shards the loader by itself")
 
 
 def _judge_plain(loader: Any, running: Running, owner: str) -> Verdict:
     """A loader that is iterated as it is: the sampler must give each rank its part."""
-    if _is_iterable(loader):
-        return Verdict("right", f"{type(loader.dataset).__name__} decides by itself what each rank reads")
-    sampler, shard = _sharding_sampler(loader)
+    sampler, shard = (None, None) if _is_iterable(loader) else _sharding_sampler(loader)
     if shard is not None:
         return _judge_shard(sampler, shard, running)
-    chain = _chain(loader)
+    shard = _shard_of(loader.dataset)
+    if shard is not None:
+        verdict = _judge_shard(loader.dataset, shard, running)
+        # What a dataset makes of such numbers is its own affair; a stream has them for nothing else.
+        if verdict.kind == "wrong" or _is_iterable(loader):
+            return verdict._replace(kind="unsure") if verdict.kind == "wrong" else verdict
+        why = f"{type(loader.dataset).__name__} seems to read one of {shard[0]} shards by itself"
+        return Verdict("unsure", why, "If it does, pass sanitize num_replicas=1; if not, every rank reads it all")
+    chain = [loader.dataset] if _is_iterable(loader) else _chain(loader)
     unknown = next((type(each).__name__ for each in chain if not _is_torch(each, *KNOWN_SAMPLERS)), None)
+    if unknown is None and _reads_by_itself(loader):
+        unknown = type(loader).__name__
     if unknown is not None:
         return Verdict(
             "unsure",
             f"{unknown} has no num_replicas and rank, so it can't be seen what each of {running.world} ranks reads",
-            "If it gives each rank its part, keep those two numbers as its attributes; if not, every rank reads it all",
+            "If it gives each rank its part, keep those two as its attributes or pass sanitize num_replicas=1; if not, "
+            "every rank reads it all",
         )
     sampler = chain[-1]
     if _draws_freely(sampler):
         why = f"not sharded: every rank would draw its own {_samples(sampler)} with {_shown(sampler)}"
-        return Verdict(
-            "wrong", why, "Draw with the same seed on every rank and let rank r keep indices[r::num_replicas]"
-        )
+        todo = "Draw with the same seed on every rank and let rank r keep indices[r::num_replicas]"
+        return Verdict("wrong", why, todo)
     why = f"not sharded: {_shown(sampler)} knows no ranks, so every rank would read all {_samples(sampler)}"
     return Verdict("wrong", why, _what_to_add(loader, owner))
 
@@ -326,9 +381,14 @@ def _judge_shard(sampler: Any, shard: tuple[int, int], running: Running) -> Verd
     (parts, own), name, count = shard, _shown(sampler), _samples(sampler)
     if parts == running.world and own == (own if running.rank is None else running.rank):
         return RIGHT
-    todo = f"Pass num_replicas={running.world} and the rank of the process among all processes"
-    if _group():
-        todo += ", or leave both out: the process group knows them"
+    if running.source == "arguments":
+        todo = "Give it the num_replicas= and rank= that sanitize() is given"
+    elif running.source == "environment":
+        todo = f'Pass num_replicas={running.world}, rank=int(os.environ["RANK"])'
+    elif _is_torch(sampler, "DistributedSampler"):
+        todo = "Leave out num_replicas= and rank=: the process group knows them"
+    else:
+        todo = "Give it torch.distributed.get_world_size() and torch.distributed.get_rank()"
     if parts == 1:
         return Verdict("wrong", f"not sharded: with {name} every rank would read all {count}", todo)
     if parts == running.world:
@@ -345,7 +405,7 @@ def _judge_strictly(loader: Any, dataset: object | None) -> Verdict:
     """The policy of `strict`: of the samplers that `prepare()` shards rightly, only `DataLoader`'s own."""
     if _is_prepared(loader) or _is_iterable(loader):
         return RIGHT
-    sampler = loader.batch_sampler if _has_own_batches(loader) else loader.sampler
+    sampler = _own_batches(loader) or loader.sampler
     if _is_torch(sampler, "DistributedSampler"):  # num_replicas=1, or it would have been refused before
         return RIGHT
     # A RandomSampler with a generator of its own differs from the one that DataLoader(shuffle=True) makes.
@@ -371,14 +431,17 @@ def _without_group(verdict: Verdict, running: Running, owner: str) -> Verdict:
     if verdict.kind != "right":
         return Verdict(verdict.kind, f"{missing}; {verdict.why}", f"{first}. {verdict.todo}")
     if running.rank is None:
-        return Verdict("unsure", f"{missing} and RANK is not set, so the sampler's rank can't be checked", first)
-    return Verdict("unsure", f"{missing}; {verdict.why}", first) if verdict.why else verdict
+        return Verdict("unsure", f"{missing} and RANK is none of its ranks, so the sampler's can't be checked", first)
+    return verdict
 
 
 def _is_prepared(loader: Any) -> bool:
-    # By name: the classes exist only where accelerate does, and MpDeviceLoaderWrapper only on XLA.
-    prepared = ("DataLoaderShard", "DataLoaderDispatcher", "MpDeviceLoaderWrapper")
-    return any(c.__name__ in prepared and c.__module__.startswith("accelerate.") for c in type(loader).__mro__)
+    return _is_of(loader, "DataLoaderShard", "DataLoaderDispatcher", "MpDeviceLoaderWrapper")
+
+
+def _is_of(thing: Any, *names: str) -> bool:
+    """Whether it is of one of these classes of accelerate's: by name, they may not be there (XLA's only on XLA)."""
+    return any(c.__name__ in names and c.__module__.startswith("accelerate.") for c in type(thing).__mro__)
 
 
 def _is_iterable(loader: Any) -> bool:
@@ -394,15 +457,23 @@ def _is_torch(thing: object, *names: str) -> bool:
     return any(type(thing) is getattr(data, name) for name in names)
 
 
+def _reads_by_itself(loader: Any) -> bool:
+    """Whether its class iterates otherwise than torch's DataLoader, and so may shard in a way that nothing shows."""
+    reader = next((c for c in type(loader).__mro__ if "__iter__" in vars(c)), None)
+    return reader is not None and not reader.__module__.startswith(("torch.", "torchdata."))
+
+
 def _chain(loader: Any) -> list[Any]:
-    """The samplers from the one that the loader iterates inwards, through `BatchSampler.sampler` and the like."""
+    """The samplers from the one that the loader iterates inwards, through `BatchSampler.sampler` and the like; in a
+    prepared loader those that it was prepared with."""
     # With a batch_sampler= of the user's, loader.sampler is a placeholder that nobody reads.
-    chain = [loader.sampler if loader.batch_sampler is None else loader.batch_sampler]
-    while True:
-        inner = getattr(chain[-1], "sampler", None) or getattr(chain[-1], "batch_sampler", None)
-        if inner is None or any(inner is seen for seen in chain):
-            return chain
-        chain.append(inner)
+    outer = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    chain: list[Any] = []
+    while outer is not None and not any(outer is seen for seen in chain):
+        chain.append(outer)
+        outer = getattr(outer, "sampler", None) or getattr(outer, "batch_sampler", None)
+    own = ("BatchSamplerShard", "SkipBatchSampler") if _is_prepared(loader) else ()
+    return [sampler for sampler in chain if not _is_of(sampler, *own)]
 
 
 def _sharding_sampler(loader: Any) -> tuple[Any, tuple[int, int] | None]:
@@ -415,16 +486,20 @@ def _sharding_sampler(loader: Any) -> tuple[Any, tuple[int, int] | None]:
 
 
 def _shard_of(thing: Any) -> tuple[int, int] | None:
-    for names in SHARD_ATTRIBUTES:
-        parts, own = (getattr(thing, name, None) for name in names)
-        if isinstance(parts, numbers.Integral) and isinstance(own, numbers.Integral):
-            return int(parts), int(own)
+    # datasets.distributed.split_dataset_by_node() keeps them in a stream's _distributed.
+    for keeper in (thing, getattr(thing, "_distributed", None)):
+        for names in SHARD_ATTRIBUTES:
+            parts, own = (getattr(keeper, name, None) for name in names)
+            if isinstance(parts, numbers.Integral) and isinstance(own, numbers.Integral):
+                return int(parts), int(own)
     return None
 
 
-def _has_own_batches(loader: Any) -> bool:
-    """Whether the loader was given batch_sampler=: only then torch leaves `batch_size` None beside one."""
-    return loader.batch_size is None and loader.batch_sampler is not None
+def _own_batches(loader: Any) -> Any:
+    """The batch sampler that the loader was given, as batch_sampler= or as a sampler= that yields batches."""
+    if loader.batch_size is not None:  # torch leaves it None beside a batch sampler of the user's
+        return None
+    return loader.batch_sampler or (loader.sampler if hasattr(loader.sampler, "batch_size") else None)
 
 
 def _draws_freely(sampler: Any) -> bool:
@@ -442,12 +517,19 @@ def _shown(sampler: Any) -> str:
 
 
 def _samples(sampler: Any) -> str:
-    """How many samples all ranks share, as in "21 samples"."""
-    source = getattr(sampler, "dataset", None)
+    """How many samples all ranks share, as in "21 samples"; the length of a sampler that knows ranks may be a part."""
+    source: Any = getattr(sampler, "dataset", None if _shard_of(sampler) else sampler)
     try:
-        return f"{len(sampler if source is None else source)} samples"
+        return f"{len(source)} samples"
     except TypeError:
         return "samples"
+
+
+def _source(loader: Any, sampler: Any) -> str:
+    """What a sampler that takes this one's place is to be made for, as code."""
+    kept = "dataset" if hasattr(sampler, "dataset") else "data_source"
+    source = getattr(sampler, kept, loader.dataset)
+    return "dataset" if len(source) == len(loader.dataset) else f"sampler.{kept}"
 
 
 def _percent(parts: int, taken: int = 1) -> str:
@@ -455,18 +537,23 @@ def _percent(parts: int, taken: int = 1) -> str:
 
 
 def _what_to_add(loader: Any, owner: str) -> str:
-    sampler = _chain(loader)[-1]
-    shuffled = not _is_torch(sampler, "SequentialSampler")
-    source = "Subset(dataset, indices)" if _is_torch(sampler, "SubsetRandomSampler") else "dataset"
-    argument = f"sampler=DistributedSampler({source}, shuffle={shuffled})"
-    if _has_own_batches(loader):
-        add = f"Pass DataLoader batch_size= and {argument} in place of its batch_sampler="
-    else:
-        add = f"Pass DataLoader {argument} in place of its sampler= or shuffle="
+    sampler, batches = _chain(loader)[-1], _own_batches(loader)
+    unbatched = loader.batch_sampler is None and batches is None  # prepare() can't split it
     if owner == "hf-trainer":
-        return f"Return self.accelerator.prepare(loader), or: {add[0].lower()}{add[1:]}"
-    epoch = " and call its set_epoch(epoch) at the start of each epoch" if shuffled else ""
-    return add + epoch + (", or hand the loader to accelerator.prepare()" if _accelerator() else "")
+        # A DistributedSampler would read the same order in every epoch: the Trainer tells it none.
+        return (
+            "Pass DataLoader batch_size= and return " if unbatched else "Return "
+        ) + "self.accelerator.prepare(loader)"
+    shuffled = not _is_torch(sampler, "SequentialSampler")
+    new = f"DistributedSampler({_source(loader, sampler)}, shuffle={shuffled})"
+    todo = f"Pass DataLoader sampler={new} in place of its sampler= or shuffle="
+    if batches is not None:
+        todo = f"Make its {type(batches).__name__} of {new} instead"
+    if _is_torch(sampler, "SubsetRandomSampler"):
+        todo = f"Let dataset = Subset(dataset, indices) be what it loads. {todo}"
+    if shuffled:
+        todo += " and call its set_epoch(epoch) at the start of each epoch"
+    return todo + (", or hand the loader to accelerator.prepare()" if _accelerator() and not unbatched else "")
 
 
 def _caller() -> tuple[str, int]:
@@ -499,7 +586,7 @@ def _rebuild(loader: Any, running: Running, owner: str) -> tuple[Any, str]:
     if kind is not DataLoader:
         return None, f"{kind.__name__} is not torch's own DataLoader"
     if running.rank is None:
-        return None, "RANK is not set"
+        return None, "RANK does not say which rank this is"
     chain, batches, dataset = _chain(loader), loader.batch_sampler, loader.dataset
     sampler = chain[-1]
     unknown = next((type(each).__name__ for each in chain if not _is_torch(each, *KNOWN_SAMPLERS)), None)
