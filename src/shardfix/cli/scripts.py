@@ -152,8 +152,9 @@ def _show(rank: int, line: str) -> None:
 
 
 def _show_last(run: Run, lines: int = 8) -> None:
-    """What each rank said last, on standard error."""
+    """What the ranks said last that gave no better reason, on standard error."""
+    unexplained = {ending.rank for ending in run.watched.endings if ending.end in ("signal", "exit", "hang")}
     for rank, text in sorted(run.output.items()):
-        if text:
+        if text and (rank in unexplained or not run.watched.loaders):
             click.echo(f"--- rank {rank} printed last ---", err=True)
             click.echo("\n".join(text.splitlines()[-lines:]), err=True)

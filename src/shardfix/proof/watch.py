@@ -136,7 +136,7 @@ def _wait(
     heard = [0] * len(processes.children)
     moved = time.monotonic()
     size, seconds = -1, processes.busy()
-    looked = moved
+    looked, asked = moved, 0.0
     while True:
         running = processes.running()
         if hear is not None:
@@ -160,6 +160,11 @@ def _wait(
             return "asked", {}
         if now - moved > patience:
             return "hang", _stacks(processes, folder)
+        if patience == PATIENCE and now - moved > PATIENCE_ALONE and asked != moved:
+            asked = moved  # once for each time that nothing moves
+            stacks = _stacks(processes, folder)
+            if stacks and all(map(_waits_for_others, stacks.values())):
+                return "hang", stacks
         if now > deadline:
             return "time", _stacks(processes, folder)
         time.sleep(LOOK)
@@ -194,10 +199,17 @@ def _pass_on(folder: Path, heard: list[int], hear: Callable[[int, str], None]) -
 
 def _stacks(processes: Processes, folder: Path) -> dict[int, str]:
     """Where each process stands, by its number."""
-    asked = [int(path.name.partition("-")[2]) for path in folder.glob("stacks-*")]
-    processes.signal(asked, signal_for_stacks())
+    before = {path: path.stat().st_size for path in folder.glob("stacks-*")}
+    numbers = {path: int(path.name.partition("-")[2]) for path in before}
+    processes.signal(numbers.values(), signal_for_stacks())
     time.sleep(0.3)
-    return {pid: (folder / f"stacks-{pid}").read_text(errors="replace") for pid in asked}
+    said = {numbers[path]: path.read_bytes()[size:].decode(errors="replace") for path, size in before.items()}
+    return {pid: text for pid, text in said.items() if text}
+
+
+def _waits_for_others(stack: str) -> bool:
+    """Whether a rank that uses no time stands in a collective, or in a backward pass, which ends in one."""
+    return bool(re.search(r"torch/distributed/.*\.py|_engine_run_backward", _main_thread(stack)))
 
 
 # --- who is a rank ---
@@ -282,10 +294,7 @@ def readable_stack(text: str, root: Path) -> str:
 
     Only the thread that ran is shown; where all of it is a library's, its innermost frame is.
     """
-    parts = re.split(r"^(?=Current thread|Thread 0x)", text, flags=re.MULTILINE)
-    main = next((part for part in parts if "most recent call first" in part and "Current" in part), "")
-    main = main or next((part for part in reversed(parts) if "most recent call first" in part), "")
-    frames = [match for match in map(_FRAME.match, main.splitlines()) if match]
+    frames = [match for match in map(_FRAME.match, _main_thread(text).splitlines()) if match]
     own = [frame for frame in frames if not in_library(frame["path"])] or frames[:1]
     lines = []
     for frame in reversed(own):
@@ -294,6 +303,14 @@ def readable_stack(text: str, root: Path) -> str:
         if source:
             lines.append(f"    {source}")
     return "\n".join(lines)
+
+
+def _main_thread(text: str) -> str:
+    """The part of the thread that took the signal, which is the main one; else the last, which is the oldest."""
+    parts = re.split(r"^(?=Current thread|Thread 0x)", text, flags=re.MULTILINE)
+    parts = [part for part in parts if "most recent call first" in part]
+    current = [part for part in parts if part.startswith("Current")]
+    return (current or parts or [""])[-1]
 
 
 def _shown(path: str, root: Path) -> str:

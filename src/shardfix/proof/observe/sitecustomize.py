@@ -7,7 +7,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def begin() -> None:
-    import shardfix_observe
+    import shardfix_observe  # type: ignore[import-not-found]
 
     shardfix_observe.install_from_environment()
 
@@ -17,7 +17,7 @@ def pass_on() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != FOLDER]
     this = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ImportError:
         if this is not None:
             sys.modules["sitecustomize"] = this

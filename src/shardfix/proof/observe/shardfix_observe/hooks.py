@@ -38,7 +38,7 @@ class Hooks:
         finally:
             self._finding.discard(name)
         if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = Running(spec.loader, self._after[name])
+            spec.loader = Running(spec.loader, self._after[name])  # type: ignore[assignment]
         return spec
 
 

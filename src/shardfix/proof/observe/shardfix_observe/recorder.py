@@ -38,7 +38,8 @@ class Loader:
         self.begun_at = 0  # on the process's own count of passes
         self.before = 0  # the same of the pass before
         self.current: Pass | None = None
-        self.dataset: Any = None
+        self.dataset: Callable[[], Any] | None = None
+        self.holds = False  # the dataset is kept alive: lists have no weak references
         self.ids: BaseIds | None = None
         self.described = ""
 
@@ -155,7 +156,7 @@ class Recorder:
         loader.__dict__[ATTRIBUTE] = record.number
         if how == "skip":
             loader.__dict__[PART] = True
-        record.dataset = _reference(loader.dataset)
+        record.dataset, record.holds = _reference(loader.dataset)
         record.ids = None
 
     def _derived(self, origin: Loader, how: str) -> Loader:
@@ -177,6 +178,8 @@ class Recorder:
             reading = any(one.current is not None and one.current.in_progress for one in family)
             if read and not reading and known.dataset is not None and known.dataset() is loader.dataset:
                 return known
+            if known.holds:
+                known.dataset, known.holds = None, False
         record = self._new(place, len(here) + 1, None, "")
         record.manual = manual
         here.append(record)
@@ -315,11 +318,11 @@ def _rank_of_environment() -> int | None:
     return int(value) if value.isdigit() else None
 
 
-def _reference(thing: Any) -> Callable[[], Any]:
+def _reference(thing: Any) -> tuple[Callable[[], Any], bool]:
     try:
-        return weakref.ref(thing)
+        return weakref.ref(thing), False
     except TypeError:
-        return lambda: None
+        return (lambda: thing), True
 
 
 def _loader_event(record: Loader, key: str = "e") -> Event:
