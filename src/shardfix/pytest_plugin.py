@@ -187,7 +187,6 @@ def sharded(request: pytest.FixtureRequest) -> Callable[..., Proof]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is marked ``sharded`` as the factory of its loader, in several processes."""
-    __tracebackhide__ = True
     if pyfuncitem.get_closest_marker("sharded") is None or "sharded" in pyfuncitem.fixturenames:
         return None
     names = pyfuncitem._fixtureinfo.argnames
