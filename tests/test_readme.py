@@ -30,7 +30,7 @@ TEXT = README.read_text("utf-8")
 STALE = (
     "The README shows something else than the tool. Bring it up to date: UPDATE_README=1 pytest tests/test_readme.py"
 )
-COMMANDS = ("scan", "migrate", "verify", "batch", "explain", "rules")
+COMMANDS = ("scan", "migrate", "verify", "batch", "explain", "rules", "doctor")
 # Options of the other programs in the README: pip and LibCST.
 OTHERS_OPTIONS = {"--index-url", "--no-format", "--quiet"}
 
