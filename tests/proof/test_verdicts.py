@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from simulated import (
@@ -21,7 +22,7 @@ from simulated import (
 )
 
 from shardfix.proof.model import Proof
-from shardfix.proof.observed import Built, Reader
+from shardfix.proof.observed import Built, Observed, Reader
 from shardfix.proof.verdicts import judge_observed
 
 WORLDS = (2, 3, 4)
@@ -270,3 +271,377 @@ def test_wrong_loaders_are_refuted_with_their_cause(cause: str, make: object) ->
                 continue
             proof = judge_observed(case.observed(alone=own))
             assert (proof.verdict, proof.cause) == ("refuted", cause), (size, world, own is not None, proof.reasons)
+
+
+def test_the_reason_names_ranks_and_the_first_samples() -> None:
+    said = {cause: judged(make(21, 2)).reasons[0] for cause, makes in FAULTS.items() for make in makes[:1]}
+    assert said["unsharded"] == "every rank reads all 21 samples"
+    assert said["sharded-twice"] == (
+        "sharded twice: by DistributedSampler and by accelerate: 7 of 21 samples are never read; "
+        "rank 0 reads [0, 2, 4, 6, 16, 18, ..]"
+    )
+    assert said["dispatched-part"] == (
+        "rank 0 dispatches what its sampler gives it, one part of 2: 10 of 21 samples are never read; "
+        "rank 0 reads [0, 2, 4, 6, 16, 18]"
+    )
+    assert said["wrong-replicas"] == (
+        "num_replicas is 4 where 2 ranks read: 10 of 21 samples are never read; rank 0 reads [0, 4, 8, 12, 16, 20]"
+    )
+    assert said["wrong-rank"] == (
+        "rank 1 reads rank 0's part: sample 0 is read by rank 0 and rank 1 (11 visits too many; padding accounts for 1)"
+    )
+    assert said["per-rank-seed"].startswith("the seeds differ, rank 0 draws with 0, rank 1 with 1: sample ")
+    assert said["stale-epoch-on-one-rank"].startswith(
+        "set_epoch reached rank 0 only, in pass 1 rank 1's sampler is at epoch 0, not 1: sample "
+    )
+    assert said["frozen-epoch"].startswith("epoch 1 repeats epoch 0's order: rank 0 reads [")
+    assert said["unsynced-rng"].startswith("the ranks drew from different permutations, Ours's random state differs: ")
+    assert said["per-rank-subset"].startswith(
+        "the ranks hold different subsets of the 21 samples, drawn with per-rank "
+    )
+
+
+def test_set_epoch_that_is_never_called_is_said_where_the_sampler_tells_its_epoch() -> None:
+    case = replace(ddp_case(40, 2, shuffle=True, told=False), epochs=((0, 0, 0), (0, 0, 0)))
+    assert judged(case).reasons[0].endswith("its sampler stays at epoch 0: set_epoch is never called")
+
+
+# --- what is read by some, or by more than once ---
+
+
+def test_a_loader_that_nobody_reads_is_unproven() -> None:
+    for readers in ((), (Reader(0, built(8, 4)), Reader(1, built(8, 4)))):
+        proof = judge_observed(Observed("train.py:7", 2, readers))
+        assert (proof.verdict, proof.cause, proof.reasons) == ("unproven", "never-read", ("it was never read",))
+
+
+def only(case: Case, *ranks: int) -> Observed:
+    observed = case.observed()
+    return replace(observed, readers=tuple(reader for reader in observed.readers if reader.rank in ranks))
+
+
+def test_an_evaluation_of_the_main_process_is_right_and_told() -> None:
+    proof = judge_observed(only(everything(21, 2), 0), role="eval")
+    assert (proof.verdict, proof.told[0]) == ("proven", "read by rank 0 only of 2, 3 passes")
+    assert proof.reasons == ("rank 0 reads all 21 samples",)
+    assert proof.conditions["covered"] == "held: rank 0 alone reads everything: a loader of the main process"
+
+
+def test_a_sharded_loader_that_one_rank_reads_is_a_part_only() -> None:
+    for case in (ddp_case(21, 2), prepared(21, 2)):
+        proof = judge_observed(only(case, 0), role="eval")
+        assert (proof.verdict, proof.cause) == ("refuted", "part-only")
+    assert judge_observed(only(ddp_case(21, 2), 0)).reasons == (
+        "only rank 0 of 2 reads it, and it is sharded: rank 0 reads 11 of 21 samples",
+    )
+
+
+def test_a_training_loader_that_one_rank_reads_is_not_called_right() -> None:
+    assert judge_observed(only(everything(21, 2), 0), role="train").verdict == "unproven"
+
+
+def test_two_of_four_ranks_are_judged_as_the_two_that_read() -> None:
+    proof = judge_observed(only(everything(21, 4), 1, 3))
+    assert (proof.verdict, proof.cause) == ("refuted", "unsharded")
+    proof = judge_observed(only(ddp_case(21, 4), 1, 3))
+    assert (proof.verdict, proof.cause) == ("refuted", "wrong-replicas")
+    assert proof.told[-1] == "rank 0 and 2 never read it"
+    assert "rank 1 reads [1, 5, 9, 13, 17, 0]" in proof.reasons[0]  # by its own number, not as the first row
+
+
+# --- a data-parallel group smaller than the world ---
+
+
+def mesh(size: int, *, neighbours: bool = True, by_world: bool = False) -> Observed:
+    """Four ranks, two data-parallel ones: ranks of one model-parallel group read the same."""
+    group = [0, 0, 1, 1] if neighbours else [0, 1, 0, 1]
+
+    def own(rank: int) -> tuple[int, int]:
+        return (rank, 4) if by_world else (group[rank], 2)
+
+    case = watched(
+        lambda rank, epoch: batched(distributed(permuted(size, epoch), *own(rank)), 4),
+        lambda rank: ddp(rank, 4, size, 4, shuffled=True, shard=(own(rank)[1], own(rank)[0])),
+        4,
+    )
+    return case.observed(replicas=2)
+
+
+@pytest.mark.parametrize("neighbours", [True, False])
+def test_shards_are_those_of_the_data_parallel_ranks(neighbours: bool) -> None:
+    proof = judge_observed(mesh(41, neighbours=neighbours))
+    assert (proof.verdict, proof.padded) == ("proven", 1)
+    assert proof.reasons == ("2 data-parallel ranks read every one of 41 samples once, 1 padded",)
+    group = (
+        "0 and 1; data-parallel rank 1 is ranks 2 and 3"
+        if neighbours
+        else "0 and 2; data-parallel rank 1 is ranks 1 and 3"
+    )
+    assert proof.told[-1] == f"data-parallel rank 0 is ranks {group}"
+    assert proof.map_after is not None
+    assert proof.map_after.names == ("data-parallel rank 0", "data-parallel rank 1")
+
+
+def test_shards_of_the_world_in_a_mesh_are_refuted() -> None:
+    proof = judge_observed(mesh(41, by_world=True))
+    assert (proof.verdict, proof.cause) == ("refuted", "replica-differs")
+    assert proof.reasons[0] == "ranks 0 and 1 belong to one model-parallel group but read different data"
+
+
+def test_a_mesh_that_nobody_named_is_told_by_its_number_of_replicas() -> None:
+    proof = judge_observed(replace(mesh(41), replicas=0))
+    assert (proof.verdict, proof.cause) == ("refuted", "wrong-replicas")
+    assert proof.reasons[0].startswith("num_replicas is 2 where 4 ranks read: ")
+
+
+# --- passes that were left early ---
+
+
+def cut(case: Case, steps: int, **more: object) -> Observed:
+    observed = case.observed(**more)
+    return replace(
+        observed,
+        readers=tuple(
+            replace(
+                reader,
+                passes=tuple(replace(seen, batches=seen.batches[:steps], complete=False) for seen in reader.passes),
+            )
+            for reader in observed.readers
+        ),
+    )
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_right_loader_that_is_left_early_is_unproven_and_says_what_was_not_consumed(world: int) -> None:
+    for case in (
+        ddp_case(400, world, shuffle=True),
+        ddp_case(400, world),
+        prepared(400, world, shuffle=True),
+        unpadded(400, world),
+    ):
+        proof = judge_observed(cut(case, 3))
+        assert proof.verdict == "unproven"
+        assert proof.reasons == ("no pass came to its end, so whether everything is read was not seen",)
+        assert proof.told[1] == "every pass was left after 3 steps: what comes later was not consumed"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_what_is_wrong_shows_in_passes_that_are_left_early(world: int) -> None:
+    for cause in ("unsharded", "wrong-rank", "frozen-epoch"):
+        for make in FAULTS[cause]:
+            proof = judge_observed(cut(make(400, world), 3))
+            assert (proof.verdict, proof.cause) == ("refuted", cause), proof.reasons
+    for cause in ("per-rank-seed", "stale-epoch-on-one-rank", "unsynced-rng"):
+        for make in FAULTS[cause]:
+            proof = judge_observed(cut(make(120, world), 7))
+            assert (proof.verdict, proof.cause) == ("refuted", cause), proof.reasons
+
+
+def test_a_large_shuffled_loader_that_nothing_shards_needs_no_overlap_to_be_refuted() -> None:
+    proof = judge_observed(cut(everything(5000, 2, shuffle=True), 3))
+    assert proof.reasons[0] == (
+        "nothing shards it: on every rank RandomSampler draws all 5000 samples (left after 3 steps)"
+    )
+
+
+def test_the_passes_that_came_to_their_end_are_judged_beside_one_that_did_not() -> None:
+    observed = ddp_case(40, 2, shuffle=True).observed()
+    last = [
+        replace(r, passes=(*r.passes[:2], replace(r.passes[2], batches=r.passes[2].batches[:2], complete=False)))
+        for r in observed.readers
+    ]
+    proof = judge_observed(replace(observed, readers=tuple(last)))
+    assert proof.verdict == "proven"
+    assert proof.told[1] == "pass 2 was left after 2 steps: what comes later was not consumed"
+
+
+def test_one_pass_of_a_shuffled_sampler_is_not_enough_unless_it_is_all_there_is() -> None:
+    def once(case: Case) -> Observed:
+        observed = case.observed()
+        return replace(
+            observed, readers=tuple(replace(reader, passes=reader.passes[:1]) for reader in observed.readers)
+        )
+
+    proof = judge_observed(once(ddp_case(40, 2, shuffle=True)))
+    assert proof.reasons == ("only one pass was seen, so whether its order changes is not known",)
+    assert judge_observed(once(ddp_case(40, 2, shuffle=True)), finished=True).verdict == "proven"
+    assert judge_observed(once(ddp_case(40, 2))).verdict == "proven"
+
+
+# --- steps ---
+
+
+def test_uneven_steps_are_refuted_where_nothing_asked_for_them() -> None:
+    proof = judged(unpadded(25, 2))
+    assert (proof.verdict, proof.cause) == ("refuted", "uneven")
+    assert proof.reasons == ("rank 1 makes 3 steps, rank 0 makes 4: the job would hang",)
+    assert judged(unpadded(24, 2)).verdict == "proven"
+
+
+def test_uneven_steps_of_a_run_that_came_to_its_end_are_not_refuted() -> None:
+    proof = judged(unpadded(25, 2), finished=True)
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0].startswith(
+        "rank 1 makes 3 steps, rank 0 makes 4 (it did not hang here): training needs Join"
+    )
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_even_batches_false_is_proven_where_the_steps_are_equal_and_else_left_to_join(world: int) -> None:
+    for size, batch in product(SIZES, (1, 2, 4)):
+        case = prepared(size, world, batch, even=False)
+        steps = {len(passes[0]) for passes in case.reads}
+        proof = judged(case)
+        assert proof.verdict == ("proven" if len(steps) == 1 else "unproven"), (size, batch, proof)
+        assert proof.padded == 0
+
+
+# --- draws, batch samplers, subsets ---
+
+
+def drawn(size: int, draws: int, world: int, *, sharded: bool, replacement: bool = True) -> Case:
+    """RandomSampler(num_samples=draws), prepared or not; the draws are alike on the ranks where they are kept so."""
+
+    def read(rank: int, epoch: int) -> Batches:
+        source = random.Random(epoch if sharded else 31 * rank + epoch)
+        order = [source.randrange(size) for _ in range(draws)] if replacement else source.sample(range(size), draws)
+        return shard(batched(order, 4), 4, rank, world) if sharded else batched(order, 4)
+
+    said = built(size, 4, shuffled=True, draws=draws, replacement=replacement, sharder="accelerate" if sharded else "")
+    return watched(read, said, world)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("replacement", [True, False])
+def test_draws_are_counted_not_compared(world: int, replacement: bool) -> None:
+    for draws in (6, 12, 20):
+        assert judged(drawn(21, draws, world, sharded=True, replacement=replacement)).verdict == "proven", draws
+        proof = judged(drawn(21, draws, world, sharded=False, replacement=replacement))
+        assert (proof.verdict, proof.cause) == ("refuted", "unsharded"), (draws, proof)
+    assert judged(drawn(21, 6, 2, sharded=True)).reasons == ("2 ranks share the 6 draws of a pass",)
+    assert judged(drawn(21, 6, 2, sharded=False)).reasons == ("every rank makes all 6 draws",)
+
+
+def test_a_sampler_that_a_framework_replaced_makes_other_draws() -> None:
+    case = watched(
+        lambda rank, epoch: batched(distributed(permuted(21, epoch), rank, 2), 4),
+        lambda rank: ddp(rank, 2, 21, 4, shuffled=True, sharder="fabric"),
+        2,
+    )
+    own = drawn(21, 6, 1, sharded=False).observed().readers[0]
+    proof = judge_observed(case.observed(alone=own))
+    assert (proof.verdict, proof.cause) == ("refuted", "draws")
+    assert proof.reasons[0] == "rank 0 makes 11 draws where its share is 3"
+
+
+def test_a_batch_size_that_a_framework_replaced_is_seen_against_one_process() -> None:
+    case = watched(
+        lambda rank, epoch: batched(distributed(range(21), rank, 2), 1),
+        lambda rank: ddp(rank, 2, 21, 1, shuffled=False, sharder="fabric"),
+        2,
+    )
+    proof = judge_observed(case.observed(alone=plainly(21, 4)))
+    assert (proof.verdict, proof.cause) == ("refuted", "batch-size")
+    assert proof.reasons == ("rank 0's batches hold 1 sample, those of one process 4",)
+
+
+def in_subset(size: int, of: int, world: int, *, shuffle: bool) -> Case:
+    """random_split(...)[0], drawn alike on every rank, with a DistributedSampler."""
+    subset = permuted(size, 5)[:of]
+
+    def read(rank: int, epoch: int) -> Batches:
+        order = [subset[place] for place in permuted(of, epoch)] if shuffle else subset
+        return batched(distributed(order, rank, world), 4)
+
+    return watched(
+        read,
+        lambda rank: ddp(rank, world, size, 4, subset=of, draws=of, shuffled=shuffle, subset_digest="alike"),
+        world,
+    )
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_subset_is_what_is_to_be_read(world: int, shuffle: bool) -> None:
+    for of in (16, 24, 33):
+        assert judged(in_subset(40, of, world, shuffle=shuffle)).verdict == "proven"
+        subset = permuted(40, 5)[:of]
+        own = alone(lambda _, subset=subset: batched(subset, 4), built(40, 4, subset=of, draws=of))
+        if not shuffle:
+            assert judge_observed(in_subset(40, of, world, shuffle=False).observed(alone=own)).verdict == "proven"
+            missing = alone(
+                lambda _, subset=subset: batched([*subset, 98, 99], 4), built(40, 4, subset=of + 2, draws=of + 2)
+            )
+            proof = judge_observed(in_subset(40, of, world, shuffle=False).observed(alone=missing))
+            assert proof.verdict == "refuted"
+
+
+def test_subsets_that_the_program_deals_out_itself_are_right_where_they_make_up_the_whole() -> None:
+    def parts(size: int, step: int) -> Case:
+        return watched(
+            lambda rank, epoch: batched(range(rank, size, step), 4),
+            lambda rank: built(
+                size,
+                4,
+                subset=len(range(rank, size, step)),
+                draws=len(range(rank, size, step)),
+                subset_digest=f"d{rank}",
+            ),
+            2,
+        )
+
+    assert judged(parts(40, 2)).verdict == "proven"
+    assert judged(parts(40, 2)).conditions["covered"] == "held: every rank's own subset, together all 40 samples"
+    proof = judged(parts(40, 4))
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0].startswith("every rank reads a subset of its own, together 20 of 40 samples")
+    own = plainly(40, 4)
+    assert judge_observed(parts(40, 2).observed(alone=own)).verdict == "proven"
+    assert judge_observed(parts(40, 4).observed(alone=own)).cause == "missing"
+
+
+def test_a_batch_sampler_of_batches_of_any_size_is_dealt_out_by_accelerate() -> None:
+    sizes = (3, 1, 4, 2, 5, 1, 2, 3)
+    starts = [sum(sizes[:place]) for place in range(len(sizes) + 1)]
+    whole = [list(range(one, two)) for one, two in pairwise(starts)]
+
+    def dealt(batches: list[list[int]], world: int) -> Case:
+        filled = batches + batches[: -len(batches) % world]
+        said = built(starts[-1], 4, sampler="BySize", shuffled=None, manual=True, sharder="accelerate", batch_size=None)
+        return watched(lambda rank, epoch: filled[rank::world], said, world)
+
+    for world in WORLDS:
+        assert judged(dealt(whole, world)).verdict == "proven"
+        assert judged(dealt(whole[:-1], world)).verdict == "refuted"  # 3 samples fewer than it draws
+
+
+def test_padding_that_reaches_a_metric_is_not_proven() -> None:
+    assert judged(ddp_case(21, 2), role="eval").reasons == (
+        "1 padded sample of a pass would be counted twice in the metric",
+    )
+    assert judged(ddp_case(21, 2), role="eval", padding_removed=True).verdict == "proven"
+    assert judged(ddp_case(20, 2), role="eval").verdict == "proven"
+
+
+def test_an_evaluation_whose_sampler_shuffles_is_refuted_and_a_training_is_not() -> None:
+    case = ddp_case(40, 2, shuffle=True)
+    assert judged(case, role="eval").cause == "shuffled-eval"
+    assert judged(case, role="train").verdict == "proven"
+
+
+def test_a_loader_that_no_longer_shuffles_or_that_a_framework_shuffles_is_refuted() -> None:
+    own = plainly(40, 4, shuffle=True)
+    assert judge_observed(ddp_case(40, 2).observed(alone=own)).cause == "unshuffled"
+    ordered = plainly(40, 4)
+    assert judge_observed(ddp_case(40, 2, shuffle=True).observed(alone=ordered), role="train").cause == "reordered"
+
+
+def test_a_rank_that_repeats_and_samples_from_elsewhere_are_found() -> None:
+    repeated = watched(
+        lambda rank, _: batched([0, 0, 2, 4] if rank == 0 else [1, 3, 5, 6], 4),
+        lambda rank: built(8, 4, sampler="Ours", shuffled=None),
+        2,
+    )
+    assert judged(repeated).cause == "repeats"
+    foreign = watched(lambda rank, _: batched(range(rank, 10, 2), 5), lambda rank: ddp(rank, 2, 8, 5), 2)
+    assert judged(foreign).cause == "foreign"

@@ -244,7 +244,8 @@ def why_so(fault: Fault, run: Observation, clues: Clues) -> tuple[str, str]:
     """The cause and its words, from the surest clue to the mere pattern; empty where the fault says all."""
     world = run.world
     shards = [shard for shard in clues.shards if shard is not None]
-    if len(set(clues.subsets)) > 1 or strangers_to_the_subset(run, clues):
+    apart = len(set(clues.subsets)) > 1 or strangers_to_the_subset(run, clues)
+    if apart and (shards or clues.sharder or overlaps(run)):
         of = f" of the {clues.samples} samples" if clues.samples else ""
         return "per-rank-subset", f"the ranks hold different subsets{of}, drawn with per-rank seeds"
     if len(shards) == world:

@@ -159,7 +159,10 @@ def share_faults(run: Observation, epoch: int, reads: Sequence[Sequence[int]], r
     whole = Counter(reference.epochs[min(epoch, len(reference.epochs) - 1)] if reference.epochs else ())
     alone = sum(whole.values()) if reference.epochs else quota(reference, run.declared, 1, per_rank_batch(run)).per_rank
     if run.world > 1 and alone > rule.per_rank and all(len(read) >= alone for read in reads):
-        same = reference.replacement or not reference.exact or all(Counter(read) == whole for read in reads)
+        if reference.replacement or not reference.exact:
+            same = all(len(read) == alone for read in reads)
+        else:
+            same = all(Counter(read) == whole for read in reads)
         if same:
             text = f"every rank reads all {alone} samples{in_epoch(epoch)}"
             if reference.replacement:

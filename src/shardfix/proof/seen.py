@@ -237,14 +237,19 @@ def clues_of(rows: Rows) -> Clues:
     )
 
 
-def draws_of(built: Built) -> int | None:
-    """What one process would draw; a sampler that shards may count its padding or its own share only."""
+def draws_of(built: Built, world: int) -> int | None:
+    """What one process would draw; a sampler that splits by rank may count its padding, or its own share only."""
     of = built.subset if built.subset is not None else built.samples
-    if built.shard is None or of is None or built.draws is None:
+    if of is None or built.draws is None:
         return built.draws if built.draws is not None else of
-    shards = max(1, built.shard[0])
+    shards = max(1, built.shard[0]) if built.shard is not None else 1
     share, whole = -(-of // shards), of // shards
-    return of if built.draws in (of, share, whole, share * shards, whole * shards) else built.draws
+    if built.shard is not None and built.draws in (of, share, whole, share * shards, whole * shards):
+        return of
+    splits = declared_of(built).own_sampler and not built.sharder and built.draws < of
+    if splits and of - world < built.draws * world < of + world * (built.batch_size or 1):
+        return of
+    return built.draws
 
 
 def reference_of(rows: Rows, alone: Reader | None, role: str) -> Reference | None:
@@ -256,7 +261,7 @@ def reference_of(rows: Rows, alone: Reader | None, role: str) -> Reference | Non
     evaluates = role == "eval" and built.sampler == "DistributedSampler" and not built.sharder
     if seen and alone is not None:
         return reference_of_alone(alone.built, built, seen, evaluates)
-    draws = draws_of(built)
+    draws = draws_of(built, len(rows.rows))
     if built.kind == "stream" or draws is None:
         return None
     subset = built.subset if built.subset is not None else built.samples
@@ -289,7 +294,7 @@ def reference_of_alone(
     """``built`` is what the loader says of itself in one process, ``shared`` what it says on the ranks."""
     epochs = tuple(tuple(index for batch in epoch for index in batch) for epoch in seen)
     same_samples = all(Counter(epoch) == Counter(epochs[0]) for epoch in epochs)
-    told = draws_of(built)
+    told = draws_of(built, 1)
     drop_last = built.drop_last or shared.drop_last
     draws = told if told is not None and built.drop_last and told >= len(epochs[0]) else len(epochs[0])
     shuffled = built.shuffled if built.shuffled is not None else any(epoch != epochs[0] for epoch in epochs)

@@ -20,6 +20,7 @@ LETTERS = 112  # of a line of words
 
 # of the ranks: told apart by brightness too, so that a grey print and colour-blind eyes keep them apart
 OF_RANKS = ("#3b6fd4", "#e0952b", "#2a9d78", "#a05bd0", "#1f9bb8", "#86a51f", "#cf5a9b", "#8a7b6a")
+LIGHT = {"#e0952b", "#2a9d78", "#1f9bb8", "#86a51f"}  # that carry dark numbers
 
 _STYLE = """\
 {id} {{ --paper: #ffffff; --ink: #1f2430; --soft: #667085; --rule: #e4e7ec; --hole: #f2f4f7; }}
@@ -36,7 +37,7 @@ _STYLE = """\
 {id} .number {{ font-size: 9px; fill: #ffffff; text-anchor: middle; }}
 {id} .tick {{ font-size: 10px; fill: var(--soft); text-anchor: middle; }}
 {id} .bad {{ fill: var(--bad); }}
-{id} .mark {{ font-size: 11px; font-weight: 700; fill: var(--bad); text-anchor: middle; }}
+{id} .on-light {{ fill: #1f2430; }}
 {id} .paper {{ fill: var(--paper); stroke: var(--rule); }}
 {id} .hole {{ fill: var(--hole); }}
 {id} .ring {{ fill: none; stroke: var(--bad); stroke-width: 2; }}
@@ -219,7 +220,8 @@ def draw_band(
             opacity = "" if read == len(stretch) else f' fill-opacity="{0.25 + 0.75 * read / len(stretch):.2f}"'
             panel.parts.append(cell(x, y, inner, grid.height - 2, "", f' fill="{colour}"{opacity}'))
             if grid.numbered:
-                panel.parts.append(text(x + inner / 2, y + grid.height / 2 + 2, str(stretch[0]), "number"))
+                kind = "number on-light" if colour in LIGHT else "number"
+                panel.parts.append(text(x + inner / 2, y + grid.height / 2 + 2, str(stretch[0]), kind))
             if any(index in wrong and counted.totals[index] > 1 and count[index] for index in stretch):
                 panel.parts.append(cell(x + 1, y + 1, inner - 2, grid.height - 4, "ring"))
         y += grid.height + 1
