@@ -123,6 +123,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """One row of a loader's checklist: the question, its answer in a word or a value, and why or where.
+
+    ``answer`` is "unknown" where the source does not show it, and "-" where the question does not arise.
+    """
+
+    question: str
+    answer: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SiteReport:
     """What became of one site: every site is edited, right, refused, kept by the user, or not ours."""
 
@@ -136,6 +148,7 @@ class SiteReport:
     changes: tuple[Change, ...] = ()
     why: str = ""
     chain: tuple[Step, ...] = ()  # only where it was asked for
+    checklist: tuple[Check, ...] = ()  # only where it was asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,405 @@
+"""The checklist of a loader: seven questions that a reviewer asks of each, answered from the source or said unknown."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import ACCELERATOR, last_name
+from shardfix.analysis.loaders.samplers import Arm, describe
+from shardfix.analysis.loops.evaluation import is_reduction
+from shardfix.analysis.model import Check, Evidence, SiteReport
+from shardfix.analysis.programs.processes import main_process_guard
+from shardfix.analysis.sites import Site
+
+# Those under which the loader itself decides what a rank reads.
+_BY_SAMPLER = ("ddp", "horovod", "hf-trainer")
+_MAKES = {"sequential": "SequentialSampler", "random": "RandomSampler"}
+_UNTOLD = ("SHD909", "SHD920", "SHD921")
+_UNSEEN = object()
+
+
+def checklist(site: Site, report: SiteReport) -> tuple[Check, ...]:
+    """The answers for one loader as it stands, in the order in which they are asked.
+
+    Args:
+        site: the loader.
+        report: what became of it: what a codemod found is not asked a second time.
+    """
+    settings = Settings(site)
+    return (
+        _sampler(site),
+        _by_hand(site),
+        _mode(site, settings),
+        _batch(site, settings),
+        _counted(site),
+        Check("sanitizer", "yes" if site.sanitized else "no"),
+        _epoch(site, report),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the sampler
+
+
+def _hidden(site: Site) -> str:
+    """Why the arguments of the construction say nothing of its sampler; empty where they do."""
+    if site.kind in ("partial", "foreign") or (site.kind == "subclass" and site.deviates):
+        return f"made by {site.module.source.source(site.call.func)}" + (f": {site.deviates}" if site.deviates else "")
+    return f"`{site.unseen}` may hold one" if site.unseen else ""
+
+
+def _given(site: Site) -> tuple[Arm, ...]:
+    """The samplers that the program gives, those in batch samplers too."""
+    return (*site.arms, *(inner for arm in site.batch_arms for inner in arm.inner or (arm,)))
+
+
+def _sampler(site: Site) -> Check:
+    hidden = _hidden(site)
+    if hidden:
+        return Check("sampler", "unknown", hidden)
+    if _stream(site) is not None:
+        return Check("sampler", "none", "a stream has none: its dataset decides what is read")
+    if site.batch_arms:
+        return Check("sampler", f"batch_sampler={describe(site.batch_arms)}")
+    shown = [_label(site, arm) for arm in site.arms] or [_default(site)]
+    return Check("sampler", " | ".join(dict.fromkeys(shown)))
+
+
+def _label(site: Site, arm: Arm) -> str:
+    if arm.kind == "none":
+        return _default(site)
+    if arm.kind == "distributed":
+        shuffle = arm.constant("shuffle")
+        ordered = {False: ", in order", True: ", shuffled", None: ", shuffled"}
+        return describe((arm,)) + (ordered.get(shuffle, "") if isinstance(shuffle, (bool, type(None))) else "")
+    return describe((arm,))
+
+
+def _default(site: Site) -> str:
+    """DataLoader's own sampler: which, `shuffle=` says."""
+    value = site.arguments.value("shuffle")
+    if value is None or (isinstance(value, ast.Constant) and not value.value):
+        return "SequentialSampler (the default)"
+    if isinstance(value, ast.Constant):
+        return "RandomSampler (shuffle=True)"
+    return f"RandomSampler or SequentialSampler (shuffle={site.module.source.source(value)})"
+
+
+def _by_hand(site: Site) -> Check:
+    if site.kind in ("partial", "foreign"):
+        return Check("by hand", "unknown", _hidden(site))
+    name = "batch_sampler=" if site.batch_arms else "sampler="
+    arms = site.batch_arms or site.arms
+    made = [arm for arm in arms if arm.kind != "none"]
+    if not made:
+        return Check("by hand", "unknown" if site.unseen else "no", f"`{site.unseen}` may hold one" * bool(site.unseen))
+    if all(arm.kind in ("unknown", "parameter") for arm in made):
+        return Check("by hand", "unknown", f"{name}{describe(tuple(made))} comes from what is not seen")
+    return Check("by hand", "yes", name if len(made) == len(arms) else f"{name}, on some paths only")
+
+
+def _stream(site: Site) -> ast.ClassDef | None:
+    """The class of an iterable dataset of the project's own."""
+    dataset, module = site.dataset, site.module
+    values = [dataset] if isinstance(dataset, ast.Call) else []
+    if isinstance(dataset, ast.Name):
+        values = [d.value for d in module.bindings.reaching(dataset) if isinstance(d.value, ast.Call)]
+    for value in values:
+        cls = module.class_definition(value.func)
+        if cls is not None and any(base.endswith("IterableDataset") for base in module.bases(cls)):
+            return cls
+    return None
+
+
+# ---------------------------------------------------------------------------------------------- who splits
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of accelerate's: its literal value (None: not given), or why it is not known."""
+
+    value: object = None
+    unknown: str = ""
+
+
+class Settings:
+    """What the Accelerators that may prepare a loader are told."""
+
+    def __init__(self, site: Site) -> None:
+        self.made = list(_accelerators(site)) if site.owner == "accelerate" or site.ownership.via_accelerate else []
+
+    def of(self, name: str) -> Setting:
+        """One setting: unknown where no Accelerator is seen, or where several differ."""
+        found = [_setting(module, call, name) for module, call in self.made]
+        if not found:
+            return Setting(unknown="no Accelerator is seen to be made")
+        if any(one != found[0] for one in found):
+            return Setting(unknown=f"the Accelerators of the project differ in {name}")
+        return found[0]
+
+
+def _accelerators(site: Site) -> Iterator[tuple[Module, ast.Call]]:
+    """The constructions in the files that build and prepare the loader; in the whole project if there are none."""
+    near = dict.fromkeys([site.module, *(site.module.home(use.node) for use in site.flow.of("prepare"))])
+    project = site.module.project
+    everywhere = list(project.modules.values()) if project is not None else []
+    for modules in (list(near), everywhere):
+        found = [(m, call) for m in modules for call in m.calls if ACCELERATOR in m.callee(call)]
+        if found:
+            yield from found
+            return
+
+
+def _setting(module: Module, made: ast.Call, name: str) -> Setting:
+    """What a construction says of one setting, in its own arguments or in its ``DataLoaderConfiguration``."""
+    for keyword in made.keywords:
+        if keyword.arg == name:
+            value = _literal(module, keyword.value)
+            text = module.source.source(keyword.value)
+            return Setting(unknown=f"{name}=`{text}`") if value is _UNSEEN else Setting(value)
+    for keyword in made.keywords:
+        if keyword.arg is None:
+            items = module.dict_items(keyword.value)
+            if items is None or name in items:
+                return Setting(unknown=f"`**{module.source.source(keyword.value)}` may hold {name}")
+        if keyword.arg == "dataloader_config":
+            config = _behind(module, keyword.value)
+            if isinstance(config, ast.Call) and last_name(config.func) == "DataLoaderConfiguration":
+                return _setting(module, config, name)
+            return Setting(unknown=f"dataloader_config=`{module.source.source(keyword.value)}` is not seen into")
+    return Setting()
+
+
+def _behind(module: Module, node: ast.expr) -> ast.expr:
+    """What a name that is assigned once stands for; any other expression is itself."""
+    if isinstance(node, ast.Name):
+        found = module.bindings.reaching(node)
+        if len(found) == 1:
+            (d,) = found
+            if d.kind == "assign" and d.value is not None and d.index is None:
+                return d.value
+    return node
+
+
+def _literal(module: Module, node: ast.expr) -> object:
+    value = _behind(module, node)
+    return value.value if isinstance(value, ast.Constant) else _UNSEEN
+
+
+def _mode(site: Site, settings: Settings) -> Check:
+    owner = site.owner
+    if owner == "unknown":
+        return Check("split by", "unknown", site.ownership.missing)
+    if owner == "single":
+        return Check("split by", "nobody", "one process")
+    if owner == "accelerate":
+        return _accelerate_mode(site, settings)
+    if owner not in _BY_SAMPLER:
+        return Check("split by", owner, "in its own way")
+    guard = _alone(site)
+    if guard is not None:
+        return Check("split by", "nobody", f"one process alone reads it (line {guard.location.line})")
+    stream = _stream(site)
+    if stream is not None:
+        return Check("split by", "unknown", f"whether {stream.name} yields each rank its own part is not judged here")
+    hidden = _hidden(site)
+    if hidden:
+        return Check("split by", "unknown", hidden)
+    given = _given(site)
+    sharding = [arm for arm in given if arm.kind == "distributed" or arm.rank_aware]
+    if sharding:
+        plain = [arm for arm in given if arm not in sharding]
+        return Check("split by", "its sampler", "on some paths only" if plain else "")
+    if any(arm.kind in ("custom", "unknown", "parameter") for arm in given):
+        return Check("split by", "unknown", f"what {describe(given)} gives each rank is not seen")
+    return Check("split by", "nobody", "every rank reads all of it")
+
+
+def _accelerate_mode(site: Site, settings: Settings) -> Check:
+    """How accelerate deals the batches out: ``dispatch_batches`` is None by default, which dispatches streams only."""
+    split, dispatch = settings.of("split_batches"), settings.of("dispatch_batches")
+    unknown = "; ".join(s.unknown for s in (split, dispatch) if s.unknown)
+    if unknown:
+        return Check("split by", "accelerate", f"how is unknown: {unknown}")
+    dispatched = dispatch.value if dispatch.value is not None else _stream(site) is not None
+    how = "dispatch: rank 0 reads and deals out" if dispatched else "shard: each rank reads its own batches"
+    return Check("split by", "accelerate", how + (", each a piece of one batch (split_batches)" if split.value else ""))
+
+
+def _alone(site: Site) -> Evidence | None:
+    """The condition under which one process alone builds the loader or reads it."""
+    node = main_process_guard(site.module, site.call)
+    if node is not None:
+        return site.module.evidence(node)
+    readers = site.flow.of("iterate", "next")
+    guards = [main_process_guard(site.module, use.node) for use in readers]
+    if readers and all(guard is not None for guard in guards):
+        assert guards[0] is not None
+        return site.module.evidence(guards[0])
+    return site.evaluation.guard if site.role == "eval" else None
+
+
+# ---------------------------------------------------------------------------------------------- the batch
+
+
+def _batch(site: Site, settings: Settings) -> Check:
+    """How many samples a step takes in one process and in N."""
+    size, note = _batch_size(site)
+    if not size:
+        return Check("batch", "unknown", note)
+    owner, many = site.owner, f"{size} x N"
+    if owner == "single":
+        return Check("batch", f"{size}", "one process")
+    if owner == "unknown":
+        return Check("batch", f"{size} on one process", f"on N unknown: {site.ownership.missing}")
+    if owner == "accelerate":
+        split, steps = settings.of("split_batches"), settings.of("gradient_accumulation_steps")
+        if split.unknown:
+            return Check("batch", f"{size} on one process", f"on N unknown: {split.unknown}")
+        many = size if split.value else many
+        if isinstance(steps.value, int) and steps.value > 1 and site.role == "train":
+            note = f"{steps.value} such steps are accumulated"
+        elif steps.unknown.startswith("gradient_accumulation_steps") and site.role == "train":
+            note = f"accumulated over {steps.unknown.partition('=')[2]} steps"
+    elif owner not in _BY_SAMPLER:
+        return Check("batch", f"{size} on one process", f"on N as {owner} makes it")
+    elif _alone(site) is not None:
+        return Check("batch", size, "one process alone reads it")
+    elif not _given(site) and _stream(site) is None and not _hidden(site):
+        note = "the same samples on every rank"
+    return Check("batch", f"{size} on one process, {many} on N", note)
+
+
+def _batch_size(site: Site) -> tuple[str, str]:
+    """The batch size as text, or empty and why it is not known."""
+    if site.kind in ("partial", "foreign"):
+        return "", _hidden(site)
+    module = site.module
+    if site.batch_arms:
+        made = [arm.arguments.value("batch_size") for arm in site.batch_arms if arm.arguments is not None]
+        if len(made) == 1 and made[0] is not None:
+            return _text(module.home(made[0]), made[0]), ""
+        return "", f"{describe(site.batch_arms)} makes the batches"
+    value = site.arguments.value("batch_size")
+    if value is None:
+        unseen = site.arguments.opaque and not site.arguments.ways
+        return ("", f"`{site.arguments.opaque}` may hold it") if unseen else ("1", "")
+    text = _text(module, value)
+    return ("1", "batch_size=None: one item a step") if text == "None" else (text, "")
+
+
+def _text(module: Module, node: ast.expr) -> str:
+    """A literal as it is, a name that stands for one as that, a longer expression in its own brackets."""
+    value = _literal(module, node)
+    if value is not _UNSEEN:
+        return str(value)
+    text = " ".join(module.source.source(node).split())
+    return f"({text})" if isinstance(node, (ast.BinOp, ast.IfExp, ast.BoolOp)) else text
+
+
+# ---------------------------------------------------------------------------------------------- the metric
+
+
+def _counted(site: Site) -> Check:
+    """Whether an evaluation counts each sample once."""
+    question = "counted once"
+    if site.role == "train":
+        return Check(question, "-", "not an evaluation")
+    if site.role == "unknown":
+        return Check(question, "unknown", "nothing shows whether it evaluates")
+    if site.owner == "single":
+        return Check(question, "yes", "one process")
+    if site.owner not in ("accelerate", *_BY_SAMPLER):
+        missing = site.ownership.missing
+        return Check(question, "unknown", missing if site.owner == "unknown" else f"{site.owner} evaluates")
+    found, shards = site.evaluation, _shards(site)
+    alone = _alone(site)
+    if alone is not None and found.undistributed is None:
+        line = f"line {alone.location.line}"
+        if shards:
+            return Check(question, "no", f"one rank evaluates its own part only ({line})")
+        return Check(question, "yes", f"one process evaluates it whole ({line})")
+    if not found.functions:
+        return Check(question, "unknown", "no loop over it is seen")
+    if found.sometimes is not None:
+        return Check(question, "unknown", f"one process alone on some paths (line {found.sometimes.location.line})")
+    if shards is None:
+        return Check(question, "unknown", "what each rank reads is not seen")
+    if not shards:
+        if found.reduction is None:
+            return Check(question, "yes", "every rank evaluates all of it, for itself")
+        return Check(question, "no", f"every rank counts all of it, then they are combined ({_line(found.reduction)})")
+    if found.exact is not None:
+        return Check(question, "yes", f"padding is removed ({_line(found.exact)})")
+    if site.answers.metric is not None and site.answers.metric.word == "exact":
+        return Check(question, "yes", f"told: metric=exact ({site.answers.metric.where})")
+    if found.reduction is not None:
+        trimmed = _trimmed(site)
+        if trimmed is not None:
+            return Check(question, "unknown", f"padding is removed for some of it ({_line(trimmed)})")
+        return Check(question, "no", f"padding is counted twice ({_line(found.reduction)})")
+    return Check(question, "no", "each rank evaluates its own part and nothing combines them")
+
+
+def _shards(site: Site) -> bool | None:
+    """Whether each rank reads its part; None if that is not seen."""
+    if site.owner == "accelerate":
+        return True
+    answer = _mode(site, Settings(site)).answer
+    return {"its sampler": True, "nobody": False}.get(answer)
+
+
+def _trimmed(site: Site) -> Evidence | None:
+    for function in site.evaluation.functions:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and last_name(node.func) == "gather_for_metrics":
+                if is_reduction(site.module.home(node), node):
+                    return site.module.evidence(node)
+    return None
+
+
+def _line(evidence: Evidence) -> str:
+    return f"line {evidence.location.line}: {evidence.text.strip()}"
+
+
+# ---------------------------------------------------------------------------------------------- the epoch
+
+
+def _epoch(site: Site, report: SiteReport) -> Check:
+    """Whether what shuffles is told the epoch."""
+    question = "epoch told"
+    told = site.told
+    if site.owner == "accelerate":
+        return Check(question, "yes", f"line {told[0].call.lineno}" if told else "a prepared loader tells it by itself")
+    codes = {code for change in report.changes for code in change.codes} | {f.code for f in report.findings}
+    if codes & {"SHD401", "SHD402"}:
+        return Check(question, "no", "every epoch repeats the first one's order" if "SHD401" in codes else "in vain")
+    untold = next((f for f in report.findings if f.code in _UNTOLD), None)
+    if told:
+        return Check(question, "yes", f"line {told[0].call.lineno}")
+    if site.answers.epoch is not None:
+        return Check(question, "yes", f"told: epoch={site.answers.epoch.word} ({site.answers.epoch.where})")
+    if site.owner not in _BY_SAMPLER:
+        return Check(question, "-", "nothing is to be told")
+    given = [arm for arm in _given(site) if arm.kind == "distributed" or arm.rank_aware]
+    if _hidden(site):
+        return Check(question, "unknown", _hidden(site))
+    if not given:
+        custom = [arm for arm in _given(site) if arm.kind in ("custom", "unknown", "parameter")]
+        if custom:
+            return Check(question, "unknown", f"whether {describe(tuple(custom))} asks for it is not seen")
+        return Check(question, "-", "no sampler of it knows epochs")
+    if all(arm.constant("shuffle") is False for arm in given):
+        return Check(question, "-", "it does not shuffle")
+    if untold is not None:
+        return Check(question, "unknown", untold.message)
+    if any(arm.constant("shuffle") is ... for arm in given):
+        return Check(question, "no", "nothing is seen to tell it; whether it shuffles is not known")
+    if site.epoch_loops.loops:
+        return Check(question, "no", "every epoch repeats the first one's order")
+    return Check(question, "no", "no epoch loop drives it" if site.epoch_loops.why else "")
+
+
+__all__ = ["Settings", "checklist"]
