@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from shardfix.analysis.code.project import Project
@@ -14,6 +15,7 @@ from shardfix.planning import Plan, sites_of
 from shardfix.proof.launch import Verifier, VerifierError, torch_available
 from shardfix.proof.model import CONDITIONS, Kind, Proof, Recipe
 from shardfix.proof.recipe import Unproven, recipe
+from shardfix.proof.stronger import stronger
 from shardfix.staging import Staged
 
 # The fault that the original of a change must show in the same run.
@@ -69,6 +71,7 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str
     new = sites_of(staged.after, paths, options)
     recipes: list[Recipe] = []
     proofs: list[Proof] = []
+    run: dict[str, Site] = {}
     for change in staged.plan.changes:
         for location in change.sites:
             pair = _pair(old, new, location)
@@ -77,10 +80,11 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str
                 continue
             made = _recipe_of(change, *pair, root)
             if isinstance(made, Unproven):
-                proofs.append(_unproven(location, str(made)))
+                proofs.append(_unproven(location, str(made), stronger(pair[0], project=made.project)))
             else:
                 recipes.append(made)
-    proofs.extend(verifier.prove(recipes) if recipes else [])
+                run[made.site] = pair[0]
+    proofs.extend(_run(recipes, run, verifier))
     order = {str(location): i for i, location in enumerate(loc for c in staged.plan.changes for loc in c.sites)}
     return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
 
@@ -93,9 +97,12 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
     """
     recipes: list[Recipe] = []
     proofs: list[Proof] = []
+    run: dict[str, Site] = {}
     for location, site in plan.sites.items():
         if site.kind != "torch" and not (root and site.kind == "subclass"):
-            proofs.append(_unproven(location, "not a torch DataLoader"))
+            own = site.kind == "subclass"
+            why = "a loader class of the project's own, which is not imported" if own else "not a torch DataLoader"
+            proofs.append(_unproven(location, why, stronger(site, project=own) if own else ""))
             continue
         if site.owner in ("single", "unknown") or site.owner not in ("accelerate", "ddp", "hf-trainer"):
             why = {
@@ -103,7 +110,7 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
                 "unknown": f"its owner is not shown: {site.ownership.missing}",
             }.get(site.owner, f"left to {site.owner}, which has rules of its own for loaders")
             if site.owner != "single":
-                proofs.append(_unproven(location, why))
+                proofs.append(_unproven(location, why, stronger(site, project=False)))
             continue
         if _of_one_process(site):
             continue
@@ -111,12 +118,21 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
             None, site, kind="stands", feeds_metric=_feeds_metric(site), padding_removed=_exact(site), root=root
         )
         if isinstance(made, Unproven):
-            proofs.append(_unproven(location, str(made)))
+            proofs.append(_unproven(location, str(made), stronger(site, project=made.project)))
         else:
             recipes.append(made)
-    proofs.extend(verifier.prove(recipes) if recipes else [])
+            run[made.site] = site
+    proofs.extend(_run(recipes, run, verifier))
     order = {str(location): i for i, location in enumerate(plan.sites)}
     return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
+
+
+def _run(recipes: Sequence[Recipe], sites: Mapping[str, Site], verifier: Verifier) -> list[Proof]:
+    """The proofs of recipes; one that is unproven by an error says what would be stronger."""
+    return [
+        replace(p, stronger=stronger(sites[p.site], project=False)) if p.verdict == "unproven" and not p.padded else p
+        for p in verifier.prove(recipes)
+    ]
 
 
 def _pair(old: dict[str, list[Site]], new: dict[str, list[Site]], location: Location) -> tuple[Site, Site] | None:
@@ -163,9 +179,9 @@ def _in_try(site: Site, node: ast.AST) -> bool:
     return any(isinstance(n, ast.Try) for n in site.module.around(node))
 
 
-def _unproven(location: Location, reason: str) -> Proof:
+def _unproven(location: Location, reason: str, way: str = "") -> Proof:
     conditions = dict.fromkeys(CONDITIONS, f"not judged: {reason}")
-    return Proof(str(location), "unproven", (reason,), conditions)
+    return Proof(str(location), "unproven", (reason,), conditions, stronger=way)
 
 
 __all__: Sequence[str] = ["open_verifier", "prove_changes", "prove_sites"]

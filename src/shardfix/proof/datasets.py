@@ -13,7 +13,7 @@ from shardfix.proof.choices import text_of
 from shardfix.proof.draws import draw_of, draws_in
 from shardfix.proof.regime import call, dotted, name
 from shardfix.proof.settings import literal
-from shardfix.proof.stop import DEPTH
+from shardfix.proof.stop import DEPTH, Stop
 
 if TYPE_CHECKING:
     from shardfix.proof.slice import Slicer
@@ -70,7 +70,7 @@ class Datasets:
         return self.stand_in(node)
 
     def through(self, node: ast.expr, depth: int) -> ast.expr | None:
-        """A dataset of the project's own that is cut by rank: made for real over index datasets, where its code may run."""
+        """A dataset of the project's own that is cut by rank, made over index datasets, where its code may run."""
         imported = self.slicer.imported
         if imported is None or not isinstance(node, ast.Call) or cut_in(self.slicer.module, node) is None:
             return None
@@ -151,9 +151,11 @@ class Datasets:
         if cut is not None:
             where = self.slicer.module.location(cut[1])
             text = text_of(cut[1]) if isinstance(cut[1], ast.expr) else "the rank"
-            raise self.slicer.stopped(
-                f"`{text_of(node)}` holds one rank's samples: it is cut by `{text}` ({where})", node
-            )
+            reason = f"`{text_of(node)}` holds one rank's samples: it is cut by `{text}` ({where})"
+            made = [node, *(d.value for d in self.slicer.definitions(node) if d.value is not None)]
+            own = any(isinstance(v, ast.Call) and self.slicer.module.project_classes(v.func) for v in made)
+            missing = own and self.slicer.imported is None
+            raise Stop(reason, self.slicer.module.location(node), project=missing)
         for draw in draws_in(self.slicer.module, node):
             self.slicer.drawn.alike(draw)
         text = text_of(node)

@@ -148,7 +148,8 @@ class Proof:
     ``padded`` counts the repeated visits of one epoch at the ragged size. ``control`` says what the original did in
     the same run. The maps show the size at which the result first fails, else a multiple of ranks times batch size.
     ``cause`` is a code of ``causes.CAUSES`` where the site is refuted. ``told`` is what a reader of a watched loader
-    should know beside the verdict: who reads it, and what was not consumed.
+    should know beside the verdict: who reads it, and what was not consumed. ``stronger`` is the command that would
+    prove an unproven site in a stronger way; empty where none is known.
     """
 
     site: str
@@ -162,6 +163,7 @@ class Proof:
     map_after: ShardMap | None = None
     cause: str = ""
     told: tuple[str, ...] = ()
+    stronger: str = ""
 
 
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:

@@ -116,7 +116,9 @@ def program(site: Site, choices: Choices | None = None, imports: Imports | None 
     chosen = choices if choices is not None else Choices()
     chosen.split = chosen.split or splits_batches(site)
     if site.kind != "torch" and imports is None:
-        return Unproven(f"`{text_of(site.call.func)}` is not torch's DataLoader, and is not imported", site.location)
+        return Unproven(
+            f"`{text_of(site.call.func)}` is not torch's DataLoader, and is not imported", site.location, True
+        )
     assumed: dict[str, bool] = {}
     try:
         for _ in range(_ATTEMPTS):

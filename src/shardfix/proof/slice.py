@@ -173,7 +173,10 @@ class Slicer:
     def needs_project(self, what: str, node: ast.expr) -> Stop:
         """The reason for everything that only the project's own code decides."""
         text = text_of(node)
-        return self.stopped(f"{what} `{text}` needs the project's own code, which is not imported", node)
+        if self.imported is not None:
+            return self.stopped(f"{what} `{text}` is not seen to its end", node)
+        reason = f"{what} `{text}` needs the project's own code, which is not imported"
+        return Stop(reason, self.module.location(node), project=True)
 
     # -- definitions -----------------------------------------------------------------------------------------
 

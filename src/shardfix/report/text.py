@@ -187,6 +187,8 @@ def add_proof(page: Page, proof: Proof) -> None:
         page.line("        ", reason)
     if cause:
         page.line("        what to do: ", cause.remedy)
+    if proof.stronger:
+        page.line("        a stronger proof: ", proof.stronger)
     if proof.control and proof.map_before is not None:
         page.line("        ", proof.control)
     if proof.stand_ins:
