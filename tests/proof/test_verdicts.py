@@ -597,7 +597,7 @@ def test_subsets_that_the_program_deals_out_itself_are_right_where_they_make_up_
     assert proof.reasons[0].startswith("every rank reads a subset of its own, together 20 of 40 samples")
     own = plainly(40, 4)
     assert judge_observed(parts(40, 2).observed(alone=own)).verdict == "proven"
-    assert judge_observed(parts(40, 4).observed(alone=own)).cause == "missing"
+    assert judge_observed(parts(40, 4).observed(alone=own)).cause == "wrong-replicas"
 
 
 def test_a_batch_sampler_of_batches_of_any_size_is_dealt_out_by_accelerate() -> None:
@@ -645,3 +645,155 @@ def test_a_rank_that_repeats_and_samples_from_elsewhere_are_found() -> None:
     assert judged(repeated).cause == "repeats"
     foreign = watched(lambda rank, _: batched(range(rank, 10, 2), 5), lambda rank: ddp(rank, 2, 8, 5), 2)
     assert judged(foreign).cause == "foreign"
+
+
+# --- datasets that differ by rank ---
+
+
+def own_tensors(size: int, world: int, *, sharded: bool, samples: int = 0) -> Case:
+    """A dataset that each rank makes itself: other tensors under the same ids."""
+
+    def read(rank: int, epoch: int) -> Batches:
+        return batched(distributed(range(size), rank, world) if sharded else range(size), 4)
+
+    def said(rank: int) -> Built:
+        own = ddp(rank, world, size, 4, shuffled=False) if sharded else built(size, 4)
+        return replace(own, samples=samples or size, data_digest=f"t{rank}")
+
+    return watched(read, said, world)
+
+
+def test_other_data_under_the_same_ids_is_neither_proven_nor_refuted_by_them() -> None:
+    for sharded in (True, False):
+        proof = judged(own_tensors(20, 2, sharded=sharded))
+        assert proof.verdict == "unproven"
+        assert proof.reasons[0].startswith("the ranks hold datasets of their own, 20 and 20 samples: ")
+
+
+def test_data_made_at_random_by_each_rank_is_judged_by_ids_where_one_process_has_as_much() -> None:
+    own = plainly(20, 4)
+    assert judge_observed(own_tensors(20, 2, sharded=True).observed(alone=own)).verdict == "proven"
+    assert judge_observed(own_tensors(20, 2, sharded=False).observed(alone=own)).cause == "unsharded"
+
+
+def test_parts_that_the_program_made_by_rank_must_not_be_sharded_again() -> None:
+    own = plainly(20, 4)
+    proof = judge_observed(own_tensors(10, 2, sharded=True).observed(alone=own))
+    assert (proof.verdict, proof.cause) == ("refuted", "sharded-twice")
+    assert proof.reasons == ("sharded twice: rank 0's dataset holds 10 of 20 samples, and its loader is sharded again",)
+    proof = judge_observed(own_tensors(10, 2, sharded=False).observed(alone=own))
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0].startswith(
+        "the ranks hold datasets of their own, 10 and 10 samples where one process has 20: "
+    )
+
+
+def test_equal_ids_that_yield_other_contents_are_not_called_unsharded() -> None:
+    observed = everything(20, 2).observed()
+    told = [
+        replace(reader, passes=tuple(replace(seen, contents=(f"c{reader.rank}",)) for seen in reader.passes))
+        for reader in observed.readers
+    ]
+    proof = judge_observed(replace(observed, readers=tuple(told)))
+    assert proof.verdict == "unproven"
+    assert proof.reasons == (
+        "every rank reads all 20 samples, but what these ids yield differs: a dataset of each rank's own, or random "
+        "transforms",
+    )
+    alike = tuple(replace(reader, passes=observed.readers[0].passes) for reader in told)
+    assert judge_observed(replace(observed, readers=alike)).cause == "unsharded"
+
+
+# --- streams ---
+
+
+def stream(parts: list[list[str]], batch: int = 4, **more: object) -> Case:
+    """A stream on each rank, by the digests of its items."""
+    said = replace(Built(kind="stream", batch_size=batch), **more)
+    return watched(lambda rank, epoch: batched(parts[rank], batch), said, len(parts))
+
+
+def digests(start: int, stop: int, step: int = 1) -> list[str]:
+    return [f"{index:04x}" for index in range(start, stop, step)]
+
+
+def whole(size: int, **more: object) -> Reader:
+    return alone(lambda _: batched(digests(0, size), 4), replace(Built(kind="stream", batch_size=4), **more))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_stream_that_splits_by_rank_is_proven_against_one_process_only(world: int) -> None:
+    case = stream([digests(rank, 12 * world, world) for rank in range(world)])
+    assert judge_observed(case.observed(alone=whole(12 * world))).verdict == "proven"
+    proof = judged(case)
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0].startswith(f"{12 * world} items, none of them on two ranks; what one process reads was not")
+    assert proof.told[1] == "the items of a stream are numbered in the order in which they were first seen"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_stream_that_every_rank_reads_is_unsharded(world: int) -> None:
+    case = stream([digests(0, 21)] * world)
+    for observed in (case.observed(), case.observed(alone=whole(21)), cut(case, 2)):
+        proof = judge_observed(observed)
+        assert (proof.verdict, proof.cause) == ("refuted", "unsharded")
+    shuffled = stream([random.Random(rank).sample(digests(0, 21), 21) for rank in range(world)])
+    assert judged(shuffled).cause == "unsharded"
+
+
+def test_a_stream_that_accelerate_shards_or_dispatches_is_proven_with_its_padding() -> None:
+    parts = [[item for batch in shard(batched(range(21), 4), 4, rank, 2) for item in batch] for rank in range(2)]
+    named = [[digests(0, 21)[index] for index in part] for part in parts]
+    proof = judge_observed(stream(named, sharder="accelerate").observed(alone=whole(21)))
+    assert (proof.verdict, proof.padded) == ("proven", 3)
+    parts = [[item for batch in dispatched(batched(range(21), 4), rank, 2) for item in batch] for rank in range(2)]
+    named = [[digests(0, 21)[index] for index in part] for part in parts]
+    sent = stream(named, sharder="accelerate-dispatcher", dispatched=True)
+    proof = judge_observed(sent.observed(alone=whole(21)))
+    assert (proof.verdict, proof.padded) == ("proven", 1)
+
+
+def test_a_stream_that_splits_by_rank_and_is_dispatched_or_sharded_again_loses_data() -> None:
+    mine = digests(0, 40, 2)
+    parts = [
+        [mine[index] for batch in dispatched(batched(range(20), 4), rank, 2) for index in batch] for rank in (0, 1)
+    ]
+    sent = stream(parts, sharder="accelerate-dispatcher", dispatched=True)
+    proof = judge_observed(sent.observed(alone=whole(40)))
+    assert (proof.verdict, proof.cause) == ("refuted", "dispatched-part")
+    parts = [
+        [digests(rank, 40, 2)[index] for batch in shard(batched(range(20), 4), 4, rank, 2) for index in batch]
+        for rank in (0, 1)
+    ]
+    proof = judge_observed(stream(parts, sharder="accelerate").observed(alone=whole(40)))
+    assert (proof.verdict, proof.cause) == ("refuted", "sharded-twice")
+
+
+def test_a_stream_whose_workers_each_yield_all_of_it_is_refuted() -> None:
+    twice = [[item for item in digests(rank, 40, 2) for _ in range(2)] for rank in range(2)]
+    case = stream(twice, workers=2)
+    own = alone(
+        lambda _: batched([item for item in digests(0, 40) for _ in range(2)], 4), Built(kind="stream", workers=2)
+    )
+    for observed in (case.observed(), case.observed(alone=own)):
+        proof = judge_observed(observed)
+        assert (proof.verdict, proof.cause) == ("refuted", "worker-copies")
+    assert proof.reasons[0] == "each of 2 workers yields the whole stream: rank 0 reads [0, 0, 2, 2, 4, 4, ..]"
+
+
+def test_streams_that_overlap_in_part_are_refuted_but_not_for_a_few_equal_items() -> None:
+    half = stream([digests(0, 30), digests(15, 45)])
+    assert judged(half).cause == "overlap"
+    assert judged(stream([digests(0, 30), [*digests(0, 2), *digests(32, 60)]])).verdict == "unproven"
+
+
+def test_a_stream_that_differs_from_run_to_run_says_nothing_against_one_process() -> None:
+    proof = judge_observed(stream([digests(100, 120), digests(200, 220)]).observed(alone=whole(40)))
+    assert proof.verdict == "unproven"
+    assert proof.reasons == ("its items are not those that one process reads: they differ from run to run",)
+
+
+def test_ranks_with_unequal_streams_are_uneven() -> None:
+    proof = judged(stream([digests(0, 12), digests(12, 20)]))
+    assert (proof.verdict, proof.cause) == ("refuted", "uneven")
+    assert proof.reasons == ("rank 1 makes 2 steps, rank 0 makes 3: the job would hang",)

@@ -110,7 +110,7 @@ def numbers_of(rows: Rows, alone: Reader | None) -> tuple[Rows, Reader | None]:
 
     Equal ids of ranks that hold parts of their own are different samples; what one process reads can't be matched then.
     """
-    own_data = holdings_of(rows, alone) in ("parts", "unlike") and not is_sharded(rows)
+    own_data = ids_are_own(rows, alone)
     readers = [row.reader for row in rows.rows]
     if not own_data and all(
         type(item) is int for reader in [*readers, *([alone] if alone else [])] for item in items(reader)
@@ -170,6 +170,13 @@ def holdings_of(rows: Rows, alone: Reader | None) -> Holdings:
         return "parts"
     digests = [one.data_digest for one in built]
     return "unlike" if all(digests) and len(set(digests)) > 1 else "same"
+
+
+def ids_are_own(rows: Rows, alone: Reader | None) -> bool:
+    """Whether an id means another sample on every rank: nothing shards, so that each reads a dataset of its own."""
+    holdings = holdings_of(rows, alone)
+    by_chance = holdings == "unlike" and alone is not None and alone.built.samples == rows.built.samples
+    return holdings != "same" and not by_chance and not is_sharded(rows)
 
 
 def is_sharded(rows: Rows) -> bool:
@@ -252,11 +259,11 @@ def draws_of(built: Built, world: int) -> int | None:
     return built.draws
 
 
-def reference_of(rows: Rows, alone: Reader | None, role: str) -> Reference | None:
+def reference_of(rows: Rows, alone: Reader | None, role: str, *, own_ids: bool = False) -> Reference | None:
     """What is to be read in a pass: what one process visits, else what the loader says of itself; ``None``: unknown."""
     built = rows.built
     seen = tuple(as_numbers(item) for item in alone.passes if item.complete) if alone is not None else ()
-    if holdings_of(rows, alone) == "parts":
+    if own_ids or holdings_of(rows, alone) == "parts":
         seen = ()
     evaluates = role == "eval" and built.sampler == "DistributedSampler" and not built.sharder
     if seen and alone is not None:
@@ -265,7 +272,7 @@ def reference_of(rows: Rows, alone: Reader | None, role: str) -> Reference | Non
     if built.kind == "stream" or draws is None:
         return None
     subset = built.subset if built.subset is not None else built.samples
-    whole = subset is not None and subset == built.samples and holdings_of(rows, alone) != "parts"
+    whole = subset is not None and subset == built.samples and not own_ids
     everything = tuple(range(draws)) if whole and draws == subset else ()
     shuffled = built.shuffled
     if shuffled is None:

@@ -34,6 +34,7 @@ from .seen import (
     Rows,
     clues_of,
     holdings_of,
+    ids_are_own,
     is_sharded,
     names_of,
     numbers_of,
@@ -77,12 +78,13 @@ class Judged:
         alone = observed.alone if observed.alone is not None and observed.alone.passes else None
         self.holdings: Holdings = holdings_of(rows, alone)
         self.samples_alone = alone.built.samples if alone is not None else None
+        own_ids = ids_are_own(rows, alone)
         rows, self.alone = numbers_of(rows, alone)
         self.rows: Rows = rows
         self.built: Built = rows.built
         self.run: Observation = observation_of(rows, self.built.samples or 0)
         self.clues: Clues = clues_of(rows)
-        self.reference: Reference | None = reference_of(rows, self.alone, role)
+        self.reference: Reference | None = reference_of(rows, self.alone, role, own_ids=own_ids)
         self.by_hand = 0  # samples of the ranks' own subsets together, where these are how the program shards
         if self.reference is not None and not self.reference.epochs and not self.reference.replacement:
             self.by_hand = split_by_hand(rows, self.run, self.holdings)
