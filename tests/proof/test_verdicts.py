@@ -313,6 +313,7 @@ def test_a_loader_that_nobody_reads_is_unproven() -> None:
     for readers in ((), (Reader(0, built(8, 4)), Reader(1, built(8, 4)))):
         proof = judge_observed(Observed("train.py:7", 2, readers))
         assert (proof.verdict, proof.cause, proof.reasons) == ("unproven", "never-read", ("it was never read",))
+        assert proof.told == (("made by ranks 0 and 1 of 2",) if readers else ())
 
 
 def only(case: Case, *ranks: int) -> Observed:
@@ -345,7 +346,7 @@ def test_two_of_four_ranks_are_judged_as_the_two_that_read() -> None:
     assert (proof.verdict, proof.cause) == ("refuted", "unsharded")
     proof = judge_observed(only(ddp_case(21, 4), 1, 3))
     assert (proof.verdict, proof.cause) == ("refuted", "wrong-replicas")
-    assert proof.told[-1] == "rank 0 and 2 never read it"
+    assert proof.told[-1] == "ranks 0 and 2 never read it"
     assert "rank 1 reads [1, 5, 9, 13, 17, 0]" in proof.reasons[0]  # by its own number, not as the first row
 
 

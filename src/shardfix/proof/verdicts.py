@@ -36,6 +36,7 @@ from .seen import (
     holdings_of,
     ids_are_own,
     is_sharded,
+    named,
     names_of,
     numbers_of,
     observation_of,
@@ -62,7 +63,9 @@ def judge_observed(
     """
     if not reading(observed):
         conditions = dict.fromkeys(CONDITIONS, f"not judged: {NOT_READ}")
-        return Proof(observed.loader, "unproven", (NOT_READ,), conditions, cause="never-read", told=(NOT_READ,))
+        made = sorted(reader.rank for reader in observed.readers)
+        told = (f"made by {named(made)} of {observed.world}",) if made else ()
+        return Proof(observed.loader, "unproven", (NOT_READ,), conditions, cause="never-read", told=told)
     return Judged(observed, role=role, padding_removed=padding_removed, finished=finished).proof()
 
 
@@ -145,7 +148,7 @@ class Judged:
             self.told.append("; ".join(same))
         silent = sorted({*range(self.observed.world)} - {rank for row in rows.rows for rank in row.ranks})
         if silent and len(rows.rows) > 1:
-            self.told.append(f"rank {join([str(rank) for rank in silent])} never read it")
+            self.told.append(f"{named(silent)} never read it")
 
     # --- one rank only ---
 
