@@ -104,7 +104,7 @@ EPOCHS = (
         ("accelerate",),
         ("SHD201", "SHD402"),
         each_epoch="loader.set_epoch(epoch)",
-        before=(DRAWS_ALONE,),
+        before=(DRAWS_ALONE, Before("accelerate", "0.25", PREPARED, "before 0.25 the ranks shuffle alike")),
     ),
     Cell(
         "epoch/prepared-order",

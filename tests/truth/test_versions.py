@@ -1,0 +1,96 @@
+"""The beliefs on other releases: true from accelerate 0.30 on, and before that wrong in the ways that are written down.
+
+Packages are fetched, so this is a group of its own: `.ci/run versions`, or `pytest -m versions`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from launches import install, once, told
+
+from shardfix.proof.truth.cell import Outcome, compare, expected, release
+from shardfix.proof.truth.check import CELLS, Checkup, check
+
+pytestmark = pytest.mark.versions
+
+FLOOR = "0.30.0"
+NEWEST = "accelerate"  # without a version: what is published now
+RELEASES = ("0.24.1", "0.29.3", FLOOR, "0.34.2", "1.0.1", "1.7.0", NEWEST)
+# Three pure Python packages; what else they need comes with torch and transformers.
+LIGHTNING = ("lightning", "lightning-utilities", "torchmetrics")
+
+ON_ACCELERATE = tuple(cell for cell in CELLS if "accelerate" in cell.needs)
+ON_LIGHTNING = tuple(cell for cell in CELLS if "lightning" in cell.needs)
+# What a release before 0.30 does otherwise, by the cells that say so.
+ALWAYS = ("accelerate/weighted", "accelerate/subset", "sampler/own-generator", "process/main-only-shuffled")
+OTHERWISE = {
+    "0.24.1": (
+        *ALWAYS,
+        "accelerate/shuffle",
+        "accelerate/random",
+        "accelerate/replacement",
+        "sampler/generator-order",
+    ),
+    "0.29.3": (*ALWAYS, "accelerate/shuffle", "accelerate/random", "epoch/prepared"),
+}
+
+
+def on_accelerate(factory: pytest.TempPathFactory, version: str) -> Checkup:
+    """Every cell that needs accelerate, on one release of it."""
+
+    def run(folder: Path) -> Checkup:
+        install(folder, version if version == NEWEST else f"accelerate=={version}")
+        return check(only=ON_ACCELERATE, timeout=240, env={"PYTHONPATH": str(folder)})
+
+    checkup = once(factory, f"accelerate-{version}", run)
+    assert checkup.ended == ""
+    assert version == NEWEST or checkup.versions["accelerate"] == version
+    return checkup
+
+
+def does_not_go_together(outcome: Outcome, version: str) -> bool:
+    """Whether a release lacks what the program imports, or the installed transformers takes none that old."""
+    if version == NEWEST:
+        return False
+    configured = "DataLoaderConfiguration" in outcome.cell.prelude and release(version) < (0, 28)
+    return configured or ("transformers" in outcome.cell.needs and release(version) < (1, 1))
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_each_release_of_accelerate_does_what_is_written_of_its_age(
+    version: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    checkup = on_accelerate(tmp_path_factory, version)
+    wrong = []
+    for outcome in checkup.outcomes:
+        if outcome.answer == "not-run" and does_not_go_together(outcome, version):
+            continue
+        if outcome.measured is None or compare(expected(outcome.cell, checkup.versions), outcome.measured):
+            wrong.append(told(outcome))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("version", [version for version in RELEASES if version not in OTHERWISE])
+def test_every_belief_holds_from_the_floor_on(version: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outcomes = on_accelerate(tmp_path_factory, version).outcomes
+    unlike = [told(o) for o in outcomes if o.answer != "holds" and not does_not_go_together(o, version)]
+    assert unlike == []
+
+
+@pytest.mark.parametrize("version", OTHERWISE)
+def test_below_the_floor_just_these_beliefs_do_not_hold(version: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outcomes = on_accelerate(tmp_path_factory, version).outcomes
+    assert sorted(o.cell.id for o in outcomes if o.answer == "differs") == sorted(OTHERWISE[version])
+    assert [told(o) for o in outcomes if o.answer == "differs" and not o.known] == []
+
+
+def test_lightning_and_fabric_do_what_is_believed_of_them(tmp_path_factory: pytest.TempPathFactory) -> None:
+    def run(folder: Path) -> Checkup:
+        install(folder, *LIGHTNING)
+        return check(only=ON_LIGHTNING, timeout=240, env={"PYTHONPATH": str(folder)})
+
+    checkup = once(tmp_path_factory, "lightning", run)
+    assert checkup.ended == ""
+    assert [told(o) for o in checkup.outcomes if o.answer != "holds"] == []
