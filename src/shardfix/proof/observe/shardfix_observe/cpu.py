@@ -164,10 +164,10 @@ def _change_cuda(torch: Any, devices: int) -> None:
     cuda = torch.cuda
     for name in NOTHING:
         if hasattr(cuda, name):
-            setattr(cuda, name, _nothing)
+            setattr(cuda, name, _giving(None))
     for name in ZERO:
         if hasattr(cuda, name):
-            setattr(cuda, name, _zero)
+            setattr(cuda, name, _giving(0))
     current = [0]
 
     def set_device(device: Any) -> None:
@@ -178,6 +178,7 @@ def _change_cuda(torch: Any, devices: int) -> None:
     cuda.current_device = lambda: current[0]
     cuda.is_available = lambda: True
     cuda.is_initialized = lambda: True
+    cuda.is_current_stream_capturing = lambda: False
     cuda.device_count = lambda: devices
     cuda.get_device_name = lambda device=None: "CPU"
     cuda.get_device_capability = lambda device=None: (8, 0)
@@ -201,18 +202,19 @@ def _change_cuda(torch: Any, devices: int) -> None:
         accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
         accelerator.set_device_index = accelerator.set_device_idx = set_device
         accelerator.current_device_index = accelerator.current_device_idx = lambda: current[0]
-        accelerator.synchronize = _nothing
+        accelerator.synchronize = _giving(None)
         accelerator.current_stream = lambda device=None: _Nowhere()
         if hasattr(accelerator, "empty_cache"):
-            accelerator.empty_cache = _nothing
+            accelerator.empty_cache = _giving(None)
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    return None
+def _giving(value: Any) -> Any:
+    """A function of its own for each name: torch._dynamo tells functions apart by identity."""
 
+    def give(*args: Any, **kwargs: Any) -> Any:
+        return value
 
-def _zero(*args: Any, **kwargs: Any) -> int:
-    return 0
+    return give
 
 
 class _Properties:

@@ -13,7 +13,7 @@ import threading
 import traceback
 from typing import Any, NoReturn
 
-from .places import OWN, user_place
+from .places import OWN, in_library, user_place
 from .recorder import Recorder
 
 F_SETSIG = 10  # of Linux; the fcntl module has no name for it
@@ -83,6 +83,8 @@ def tell_ending(recorder: Recorder) -> None:
 def _say_exit(recorder: Recorder, status: Any) -> None:
     if recorder._pid in (0, os.getpid()):  # not in a forked child, which leaves by os._exit
         place = user_place()
+        if in_library(place.path):
+            return
         with contextlib.suppress(Exception):
             recorder.emit("exit", status=repr(status), path=place.path, line=place.line)
 
