@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -798,3 +799,35 @@ def test_ranks_with_unequal_streams_are_uneven() -> None:
     proof = judged(stream([digests(0, 12), digests(12, 20)]))
     assert (proof.verdict, proof.cause) == ("refuted", "uneven")
     assert proof.reasons == ("rank 1 makes 2 steps, rank 0 makes 3: the job would hang",)
+
+
+# --- any one visit that is another one's ---
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("make", [ddp_case, prepared])
+def test_one_visit_that_goes_to_another_sample_is_refuted_wherever_it_is(world: int, make: object) -> None:
+    assert callable(make)
+    for size, shuffle, at in product((7, 16, 21, 41), (False, True), (0, 2)):
+        case = make(size, world, shuffle=shuffle)
+        read = Counter(index for passes in case.reads for batch in passes[at] for index in batch)
+        for rank, step, place in product(range(world), range(len(case.reads[0][at])), range(2)):
+            batches = [list(batch) for batch in case.reads[rank][at]]
+            if place >= len(batches[step]) or read[batches[step][place]] > 1:
+                continue  # of a sample that is padding there is another visit
+            batches[step][place] = (batches[step][place] + 1) % size
+            passes = list(case.reads[rank])
+            passes[at] = batches
+            reads = [*case.reads[:rank], tuple(passes), *case.reads[rank + 1 :]]
+            for own in (None, plainly(size, 4, shuffle=shuffle)):
+                proof = judge_observed(replace(case, reads=tuple(reads)).observed(alone=own))
+                assert proof.verdict == "refuted", (size, shuffle, at, rank, step, place)
+                assert proof.cause in (
+                    "missing",
+                    "overlap",
+                    "per-rank-seed",
+                    "shuffled-eval",
+                    "reordered",
+                    "unsynced-rng",
+                    "repeats",
+                ), proof.cause
