@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from shardfix.analysis.model import Change, Finding, Location
 from shardfix.config import Config
+from shardfix.guard import PATH as GUARD_PATH
+from shardfix.guard import Guard, guard_files, plan_guard
 from shardfix.planning import make_plan
 from shardfix.reading import Reading, read_project, relative
 from shardfix.result import FileChange, Problem, RunResult
 from shardfix.staging import Staged, report_dropped, stage
+from shardfix.vendored import read_vendored
 
 if TYPE_CHECKING:
     from shardfix.proof.model import Proof
@@ -72,6 +75,7 @@ def migrate(
     timeout: float = 120.0,
     require_proof: bool = False,
     import_project: bool = False,
+    guard: bool = False,
 ) -> RunResult:
     """Rewrite the loaders of a project, prove them, and write what was not refuted.
 
@@ -83,6 +87,7 @@ def migrate(
         timeout: seconds for the whole proof.
         require_proof: drop changes that could not be proven.
         import_project: whether the proof may import and run the project's own modules.
+        guard: whether a test file is added for the loaders that a function without arguments builds.
 
     Raises:
         EngineError, SourceError: nothing was written; the message says why and what to do.
@@ -92,7 +97,7 @@ def migrate(
     notes, left = _recover(config.root) if write else ((), ())
     with _without_collector():
         reading = read_project(paths, config)
-        vendored = _vendored()
+        vendored = read_vendored()
         without: frozenset[Location] = frozenset()
         staged = stage(reading, vendored, without)
         gated = list(staged.dropped)
@@ -122,7 +127,8 @@ def migrate(
         finally:
             if verifier is not None:
                 verifier.close()
-    files = _files(reading, staged, config.root)
+    guarded = _guard(reading, staged, config.root) if guard else Guard()
+    files = _files(reading, staged, config.root, guard_files(guarded))
     reports = report_dropped(staged.plan.reports, gated, "SHD918")
     reports = report_dropped(reports, refuted, "SHD925")
     reports = report_dropped(reports, unproven, "SHD928")
@@ -138,6 +144,7 @@ def migrate(
         problems=tuple(problems),
         proofs=tuple(proofs.values()),
         verification=verification,
+        guard=guarded.lines if guard else (),
     )
     if write and files:
         _write(result)
@@ -201,13 +208,6 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _vendored() -> str:
-    """The run-time check as it is put beside a user's program."""
-    from importlib import resources
-
-    return (resources.files("shardfix") / "sanitizer.py").read_text(encoding="utf-8")
-
-
 def _failing(staged: Staged, proofs: Mapping[str, Proof], verdict: str) -> list[tuple[Change, str]]:
     """The changes of which a site has this verdict, each with the reasons."""
     found: list[tuple[Change, str]] = []
@@ -219,13 +219,22 @@ def _failing(staged: Staged, proofs: Mapping[str, Proof], verdict: str) -> list[
     return found
 
 
-def _files(reading: Reading, staged: Staged, root: Path) -> tuple[FileChange, ...]:
+def _guard(reading: Reading, staged: Staged, root: Path) -> Guard:
+    """The test file for the project as it will be."""
+    place = root / GUARD_PATH
+    standing = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
+    return plan_guard(staged.after, reading.options, reading.files, standing)
+
+
+def _files(
+    reading: Reading, staged: Staged, root: Path, beside: Mapping[str, str] | None = None
+) -> tuple[FileChange, ...]:
     changes: list[FileChange] = []
     for path, text in sorted(staged.texts.items()):
         after = replace(reading.texts[path], text=text).encode()
         if after != reading.data[path]:
             changes.append(FileChange(path, reading.data[path], after))
-    for path, content in sorted(staged.created.items()):
+    for path, content in sorted({**staged.created, **(beside or {})}.items()):
         place = root / path
         after = content.encode()
         before = place.read_bytes() if place.is_file() else None
@@ -281,8 +290,17 @@ def _write(result: RunResult) -> None:
     from shardfix.sources.write import write_all
 
     root = result.root
-    write_all(
-        {root / f.path: f.after for f in result.files},
-        originals={root / f.path: f.before for f in result.files},
-        root=root,
-    )
+    made = [folder for f in result.files if not (folder := (root / f.path).parent).exists()]
+    for folder in made:
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        write_all(
+            {root / f.path: f.after for f in result.files},
+            originals={root / f.path: f.before for f in result.files},
+            root=root,
+        )
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise

@@ -58,6 +58,7 @@ class RunResult:
         proofs: one for each change (``verify``: for each loader) that was run.
         verification: why nothing was proven, empty if the proof ran or was not wanted.
         written: whether the files were written.
+        guard: what became of the test file that was asked for, line by line.
     """
 
     root: Path
@@ -73,3 +74,4 @@ class RunResult:
     verification: str = ""
     written: bool = False
     scanned_files: int = 0
+    guard: tuple[str, ...] = ()

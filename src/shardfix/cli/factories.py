@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 if TYPE_CHECKING:
-    from shardfix.report.watched import Maps
+    from shardfix.report.text import Maps
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _REFUTED, _UNPROVEN = 4, 8

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write nothing but the diff, to FILE (- for standard output).",
 )
+@click.option(
+    "--guard",
+    is_flag=True,
+    help="Also add tests/test_sharding.py, which proves the loaders that a function without arguments builds.",
+)
 @options.selection
 @options.sanitizer
 @options.writing
@@ -43,6 +48,7 @@ def command(
     diff: bool,
     check: bool,
     patch_file: str | None,
+    guard: bool,
     target: str | None,
     select: tuple[str, ...] | None,
     ignore: tuple[str, ...] | None,
@@ -93,6 +99,7 @@ def command(
             nproc=nproc,
             timeout=timeout,
             require_proof=require_proof,
+            guard=guard,
             import_project=import_project,
         )
 

@@ -40,6 +40,7 @@ def to_json(result: RunResult) -> dict[str, Any]:
         "verification": result.verification,
         "files": _files(result),
         "written": result.written,
+        "guard": list(result.guard),
         "findings": [_finding(finding) for finding in result.notes],
         "suppressions": [asdict(suppression) for suppression in result.suppressions],
         "skipped": [{"path": path, "reason": reason} for path, reason in result.skipped],

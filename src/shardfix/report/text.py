@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardfix.analysis.model import Change, Evidence, Finding, SiteReport
+from shardfix.guard import PATH as GUARD_PATH
 from shardfix.proof.causes import CAUSES
 from shardfix.proof.model import Proof
 from shardfix.report.summary import Summary, needs_proof, proof_of, refusal, summarise
@@ -352,6 +353,8 @@ def _verdicts(page: Page, result: RunResult) -> None:
 
 
 def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
+    for line in result.guard:
+        page.line(line)
     _verdicts(page, result)
     if result.changes and not result.proofs and not result.verification:
         page.line(Styled("not verified: ", "yellow"), "not asked for")
@@ -359,7 +362,7 @@ def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
         page.line("Nothing to change.")
     elif result.written:
         page.line(f"Changed {_names(result)}.")
-        created = sorted(change.path for change in result.files if change.before is None)
+        created = sorted(change.path for change in result.files if change.before is None and change.path != GUARD_PATH)
         if created:
             page.line(f"New, and imported by what was changed, so commit it too: {', '.join(created)}.")
     else:
