@@ -831,3 +831,10 @@ def test_one_visit_that_goes_to_another_sample_is_refuted_wherever_it_is(world: 
                     "unsynced-rng",
                     "repeats",
                 ), proof.cause
+
+
+def test_one_process_that_reads_a_part_itself_is_no_measure() -> None:
+    case = dealt_wrongly(41, 2, replicas=4)
+    part = alone(lambda _: batched(range(0, 41, 4), 4), ddp(0, 4, 41, 4, shuffled=False))
+    proof = judge_observed(case.observed(alone=part))
+    assert proof.reasons[0].startswith("num_replicas is 4 where 2 ranks read: 20 of 41 samples are never read; ")

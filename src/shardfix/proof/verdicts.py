@@ -78,7 +78,7 @@ class Judged:
         self.padding_removed = padding_removed
         self.finished = finished
         rows = rows_of(observed)
-        alone = observed.alone if observed.alone is not None and observed.alone.passes else None
+        alone = usable(observed.alone)
         self.holdings: Holdings = holdings_of(rows, alone)
         self.samples_alone = alone.built.samples if alone is not None else None
         own_ids = ids_are_own(rows, alone)
@@ -541,6 +541,13 @@ class Judged:
             names=tuple(names_of(self.rows).values()),
             stream=self.built.kind == "stream",
         )
+
+
+def usable(alone: Reader | None) -> Reader | None:
+    """The reader of one process, where it read anything, and not one part of several even there."""
+    if alone is None or not alone.passes or (alone.built.shard or (1, 0))[0] > 1:
+        return None
+    return alone
 
 
 def split_by_hand(rows: Rows, run: Observation, holdings: Holdings) -> int:
