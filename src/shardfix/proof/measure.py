@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
 from shardfix.proof.launch import Verifier
 from shardfix.proof.metric import Evaluation, Measured, MetricProof, MetricRecipe, MetricRun, judge_metric, sizes_for
-from shardfix.proof.model import Variant
+from shardfix.proof.model import Proof, Variant, Verdict
+from shardfix.proof.stop import Unproven
 
 _PROBE = 24
+_ORDER = ("proven", "unproven", "refuted")
 
 
 def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[MetricProof]:
@@ -22,7 +25,7 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
     if not recipes:
         return []
     prelude = _prelude()
-    probes = [_cell(prelude, r.before, "__value__ = loader.batch_size", 1, False, _PROBE) for r in recipes]
+    probes = [_cell(prelude, r.before, "__value__ = loader.batch_size", 1, True, _PROBE) for r in recipes]
     batch_sizes = [ranks[0]["value"] if ranks else None for ranks in _answers(probes, verifier)]
     planned: list[tuple[int, Variant, int, bool, int, int]] = []
     for number, batch_size in enumerate(batch_sizes):
@@ -44,11 +47,54 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
     return [judge_metric(recipe, found) for recipe, found in zip(recipes, runs, strict=True)]
 
 
+def with_metrics(
+    proofs: Sequence[Proof], recipes: Mapping[str, Sequence[MetricRecipe] | Unproven], verifier: Verifier
+) -> list[Proof]:
+    """The proofs of loaders together with those of the metrics that their changes put together, all run at once.
+
+    Args:
+        recipes: by site.
+
+    Raises:
+        VerifierError: the worker can't be run.
+    """
+    asked = [proof.site for proof in proofs if proof.verdict != "refuted" and proof.site in recipes]
+    listed = [recipe for site in asked for recipe in _recipes(recipes[site])]
+    proven = iter(prove_metrics(listed, verifier))
+    found: dict[str, list[MetricProof]] = {}
+    for site in asked:
+        given = recipes[site]
+        if isinstance(given, Unproven):
+            found[site] = [MetricProof(site, "unproven", (f"its metric is not proven: {given}",))]
+        else:
+            found[site] = [next(proven) for _ in given]
+    return [_together(proof, found.get(proof.site, [])) for proof in proofs]
+
+
+def _recipes(given: Sequence[MetricRecipe] | Unproven) -> Sequence[MetricRecipe]:
+    return () if isinstance(given, Unproven) else given
+
+
+def _together(proof: Proof, metrics: Sequence[MetricProof]) -> Proof:
+    """The worst verdict of all, with the reasons for it."""
+    verdicts = [proof.verdict, *(m.verdict for m in metrics)]
+    worst: Verdict = max(verdicts, key=_ORDER.index)
+    reasons = [reason for m in metrics if m.verdict == worst for reason in m.reasons]
+    return replace(
+        proof,
+        verdict=worst,
+        reasons=(*(proof.reasons if proof.verdict == worst else ()), *reasons),
+        stand_ins=tuple(dict.fromkeys((*proof.stand_ins, *(s for m in metrics for s in m.stand_ins)))),
+        told=(*proof.told, *(line for m in metrics for line in (*m.told, m.control) if line)),
+    )
+
+
 def _runs(batch_size: int, nproc: int) -> Iterator[tuple[Variant, int, bool, int]]:
-    """Every run that the judge wants: the control once, all else at each size."""
+    """Every run that the judge wants: the control and the result in a group of one once, all else at each size."""
     sizes = sizes_for(batch_size)
     for size in sizes:
         yield "before", 1, False, size
+        yield "before", 1, True, size
         yield "after", 1, False, size
         yield "after", nproc, True, size
         yield "after", nproc + 1, True, size

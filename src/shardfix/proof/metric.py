@@ -94,8 +94,13 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
     texts exactly, others but for rounding), each sample is read by exactly one rank, the result gives the same in one
     process, and the original, put through the same run, does the work of all ranks on each or has a part only.
     """
-    alone = {run.size: run for run in runs if run.variant == "before" and run.world == 1 and not run.grouped}
-    after = [run for run in runs if run.variant == "after"]
+    # where the original needs a process group, one process is a group of one
+    single = sorted(
+        (r for r in runs if r.variant == "before" and r.world == 1), key=lambda r: (bool(_failure(r)), r.grouped)
+    )
+    alone = {run.size: run for run in reversed(single)}
+    needs_group = any(run.grouped for run in alone.values())
+    after = [run for run in runs if run.variant == "after" and (run.grouped or not needs_group)]
     if not alone or not after:
         return _proof(recipe, "unproven", "nothing was run")
     for run in alone.values():
@@ -186,7 +191,8 @@ def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, 
     run = next(run for run in after if run.world > 1 and not run.even)
     (expected,) = alone[run.size].ranks
     names = [n for n in expected.values if n not in recipe.weighted] or list(expected.values)
-    values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in names[-_NAMED:])
+    plain = [n for n in names if isinstance(expected.values[n], (int, float))] or names
+    values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in plain[:_NAMED])
     return f"the metric of {worlds} ranks is that of one process: {values} ({run.size} samples)"
 
 
