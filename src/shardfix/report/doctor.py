@@ -25,12 +25,10 @@ def doctor_page(checkup: Checkup, titles: Mapping[str, str]) -> Page:
     page = Page()
     page.line(Styled("python", "bold"), f" {checkup.python_version}  {checkup.python}")
     for library in LIBRARIES:
-        version = checkup.versions.get(library)
-        reason = checkup.reasons.get(library, "not asked for")
-        page.line(
-            Styled(library, "bold"),
-            f" {version}" if version else Styled(f" can't be imported: {reason}", "dim"),
-        )
+        reason = checkup.reasons.get(library)
+        otherwise = f"can't be imported: {reason}" if reason else "not asked"
+        version: Piece = checkup.versions.get(library) or Styled(otherwise, "dim")
+        page.line(Styled(library, "bold"), " ", version)
     page.line("Two and three ranks over gloo, forked, seeded differently.")
     page.blank()
     by_id = {outcome.cell.id: outcome for outcome in checkup.outcomes}

@@ -92,10 +92,11 @@ def check(
         messages, ended = verifier.hear(job)
         path = verifier.python
     about: Mapping[str, Any] = next((m for m in messages if m["kind"] == "versions"), {})
-    versions: dict[str, str] = about.get("versions", {})
+    # Of a run that was cut short before it said its versions nothing is known, not even what is not installed.
+    versions: dict[str, str] = about.get("versions", dict.fromkeys(needed, "of unknown version"))
     ranks = {message["cell"]: message["ranks"] for message in messages if message["kind"] == "cell"}
     outcomes = tuple(judge_cell(cell, versions, ranks.get(number)) for number, cell in enumerate(chosen))
-    return Checkup(path, about.get("python", ""), versions, about.get("reasons", {}), outcomes, ended)
+    return Checkup(path, about.get("python", ""), versions if about else {}, about.get("reasons", {}), outcomes, ended)
 
 
 def _task(cell: Cell) -> dict[str, Any]:
