@@ -83,6 +83,7 @@ def watch(program: Program, *, hear: Callable[[int, str], None] | None = None) -
     root = Path.cwd()
     with Folder() as folder, Processes() as processes:
         number = program.nproc if program.launch == "ranks" else 1
+        (folder / "tmp").mkdir()
         port = _free_port()
         for place in range(number):
             processes.start(
@@ -108,6 +109,7 @@ def _environment(program: Program, folder: Path, place: int, port: int) -> dict[
     env[VARIABLE] = to_environment(options)
     env["PYTHONPATH"] = os.pathsep.join([str(OBSERVER), *filter(None, [os.environ.get("PYTHONPATH")])])
     env["PYTHONUNBUFFERED"] = "1"  # what a killed rank printed is to be seen
+    env["TMPDIR"] = str(folder / "tmp")  # it would leave its own files as well
     env["CUDA_VISIBLE_DEVICES"] = ""
     env.setdefault("OMP_NUM_THREADS", "1")
     env["ACCELERATE_USE_CPU"] = "true"
@@ -347,7 +349,7 @@ def _notes(
     notes = []
     if why == "time":
         notes.append(
-            f"the time of {program.timeout:g} s was over; give more with --timeout, or less with --max-batches"
+            f"the time was over after {program.timeout:g} s; give more (--timeout) or ask for less (--max-batches)"
         )
     spawns = next((event for rank in ranks for event in rank.events if event["e"] == "spawns"), None)
     if spawns is not None and program.launch == "ranks":
