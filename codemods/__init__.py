@@ -9,6 +9,7 @@ from shardfix.codemods import (
     hazards,
     insert_set_epoch,
     prepare_trainer_loader,
+    reduce_eval_metrics,
     remove_redundant_sampler,
 )
 
@@ -19,6 +20,7 @@ RULES: tuple[Rule, ...] = (
     remove_redundant_sampler.RULE,
     prepare_trainer_loader.RULE,
     distribute_train_sampler.RULE,
+    reduce_eval_metrics.RULE,
     distribute_eval_sampler.RULE,
     insert_set_epoch.RULE,
     hazards.RULE,

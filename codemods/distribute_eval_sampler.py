@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from shardfix.codemods._findings import divided, lengths, refuse
+from shardfix.codemods._mending import hindrance
 from shardfix.codemods._sharding import shard
 
 from shardfix.analysis.code.module import Module
@@ -20,7 +21,7 @@ from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropImport, Edit, ReplaceExpression, SetKeyword
 
 
-def _ordered(module: Module, arms: Sequence[Arm]) -> list[Edit]:
+def ordered(module: Module, arms: Sequence[Arm]) -> list[Edit]:
     """``shuffle=False`` on each DistributedSampler that leaves it to the default, which shuffles."""
     edits: list[Edit] = []
     for arm in arms:
@@ -38,11 +39,11 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
     if site.evaluation.guard is not None or site.evaluation.sometimes is not None:
         return [_of_one_rank(site, distributed)]
     metric = _metric(site, distributed)
-    edits = _ordered(module, arms)
+    edits = ordered(module, arms)
     if not edits:
         sharding = "a DistributedSampler shards it" if not site.own_shares else f"{site.own_shares[0].label} shards it"
         return [metric or sharding]
-    if _may_train(site) and not site.answered("role", "eval"):
+    if may_train(site) and not site.answered("role", "eval"):
         return [metric or refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
     shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
     if any(s.role != "eval" for s in shared):
@@ -127,7 +128,7 @@ def _plain_arm(site: Site) -> Arm | None:
     return plain if all(r in inside for r in read) else None
 
 
-def _may_train(site: Site) -> bool:
+def may_train(site: Site) -> bool:
     """Whether an epoch loop drives a loader that only its name calls one for evaluation, or its loop runs backward."""
     module = site.module
     loops = [u.node for u in site.flow.of("iterate")]
@@ -154,11 +155,13 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         return None
     evidence = site.module.evidence(distributed[0].node)
     if found.reduction is None and not site.answered("metric", "reduced", "exact"):
+        why, where = hindrance(site)
         return Finding(
             "SHD503",
             site.location,
-            "the evaluation is sharded and its result is not combined: each rank's metric covers its own share only",
-            (evidence, site.module.evidence(loops[0])),
+            "the evaluation is sharded and its result is not combined: each rank's metric covers its own share only"
+            + (f"; it is not put together, because {why}" if why else ""),
+            (evidence, *(where or (site.module.evidence(loops[0]),))),
             "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
         )
     if site.own_shares:
@@ -184,7 +187,7 @@ def _reduction(site: Site) -> tuple[Evidence, ...]:
     return tuple(e for e in (site.evaluation.reduction, said) if e is not None)
 
 
-def _rest_of(site: Site) -> ast.expr | None:
+def rest_of(site: Site) -> ast.expr | None:
     """``Subset(ds, range(len(sampler) * world_size, len(ds)))``: the samples that a sampler with drop_last leaves."""
     module, dataset = site.module, site.dataset
     if isinstance(dataset, ast.Name):
@@ -220,7 +223,7 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         return f"only one rank evaluates (line {line}), so it reads everything, as it should"
     if found.sometimes is not None:
         return refuse(site, "SHD905", note="on one of its paths", evidence=(found.sometimes,))
-    if _rest_of(site) is not None:
+    if rest_of(site) is not None:
         return "it holds what the sharded loader leaves out, which each rank evaluates alike"
     if not found.functions and not site.answered("metric", "reduced", "exact"):
         return refuse(site, "SHD923")
@@ -248,7 +251,8 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         code, reason = "SHD930", f"line {division.location.line} divides the length by the processes again"
     if reason and not options.unsafe:
         evidence = (division,) if code == "SHD930" and division is not None else _reduction(site)
-        return refuse(site, code, note=reason if exact else "", evidence=evidence)
+        why, where = hindrance(site) if code == "SHD904" else ("", ())
+        return refuse(site, code, note=why or (reason if exact else ""), evidence=evidence or where)
     edits = shard(site, shuffle="False", tell=False)
     if isinstance(edits, Finding):
         return edits

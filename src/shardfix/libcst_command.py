@@ -57,6 +57,7 @@ def _transform(rule: Rule, tree: libcst.Module, filename: str | None) -> tuple[l
     from shardfix.reading import Reading
     from shardfix.sources.text import SourceError, decode
     from shardfix.staging import stage
+    from shardfix.vendored import Vendored
 
     path, config = _project(rule, filename)
     data = tree.bytes
@@ -68,7 +69,7 @@ def _transform(rule: Rule, tree: libcst.Module, filename: str | None) -> tuple[l
     chosen = frozenset((path,))
     project = link({path: module})
     reading = Reading(project, chosen, {path: data}, {path: source}, frozenset((path,)), config.options, (), (), 1)
-    staged = stage(reading, "", frozenset())
+    staged = stage(reading, Vendored(), frozenset())
     warnings = _warnings(rule, staged, config.options)
     text = staged.texts.get(path, source.text)
     if text == source.text:

@@ -20,16 +20,25 @@ from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.codemods import RULES
 from shardfix.codemods._findings import refuse
 from shardfix.codemods._sharding import split_by_hand
+from shardfix.codemods._vendoring import imports_of_evaluation
 from shardfix.codemods.add_sanitizer import extend, standing
 from shardfix.result import Problem, Suppression
+from shardfix.vendored import Vendored
 
 _OURS = ("accelerate", "ddp", "hf-trainer", "single", "unknown")
 _TARGET_OWNERS = {"accelerate": ("accelerate", "hf-trainer"), "ddp": ("ddp",)}
-_BY_ROLE = frozenset({"SHD301", "SHD302", "SHD501", "SHD505"})
+_BY_ROLE = frozenset({"SHD301", "SHD302", "SHD305", "SHD501", "SHD505", "SHD506"})
+# What a change mends besides what it is named for.
+_MENDS = {"SHD506": frozenset({"SHD502", "SHD503"})}
 # Hazards beside which an edit of the same loader is still right.
 _MILD = frozenset({"SHD707", "SHD708", "SHD713"})
 
 
+_NOTHING = Vendored()
+_NOT_IMPORTED = (
+    "it could be reduced, but nothing shows whether the program is started by its path or with python -m, and each "
+    "needs another import of what reduces (--sanitizer-from package imports it from an installed shardfix)"
+)
 _REASON_TEST = "a test may need its loader just as it is"
 
 
@@ -81,7 +90,7 @@ def make_plan(
     options: Options,
     *,
     files: frozenset[str] = frozenset(),
-    vendored: str = "",
+    vendored: Vendored = _NOTHING,
     without: frozenset[Location] = frozenset(),
 ) -> Plan:
     """Plan the changes of a project.
@@ -123,17 +132,35 @@ def make_plan(
         )
     notes.extend(_idle(project, regimes, subclasses, options))
     everywhere = {loc: o.site for loc, o in outcomes.items()}
+    changes = [c for change in changes if (c := _imported(change, outcomes, project, files, options, vendored))]
     if options.sanitizer != "off" and _chosen("SHD601", "add_sanitizer", options, path=""):
         guarded = frozenset(
             loc for loc, o in outcomes.items() if main_process_guard(o.site.module, o.site.call) is not None
         )
-        changes = extend(changes, everywhere, project, files, options, vendored, guarded)
+        changes = extend(changes, everywhere, project, files, options, vendored.sanitizer, guarded)
         if options.sanitizer == "all":
-            changes.extend(_everywhere(outcomes, changes, project, files, options, vendored, guarded, without))
+            changes.extend(
+                _everywhere(outcomes, changes, project, files, options, vendored.sanitizer, guarded, without)
+            )
     for outcome in outcomes.values():
         outcome.changes = [c for c in changes if outcome.site.location in c.sites]
     reports = tuple(_report(o) for o in outcomes.values())
     return Plan(tuple(changes), reports, everywhere, tuple(suppressions), tuple(notes), tuple(problems))
+
+
+def _imported(
+    change: Change,
+    outcomes: Mapping[Location, _Outcome],
+    project: Project,
+    files: frozenset[str],
+    options: Options,
+    vendored: Vendored,
+) -> Change | None:
+    """A change with what it imports; None, its sites refused, where that can't be had."""
+    made = imports_of_evaluation(change, project, files, options, vendored.evaluation)
+    for location in change.sites if made is None else ():
+        outcomes[location].findings.append(_refusal(outcomes[location].site, "SHD904", _NOT_IMPORTED))
+    return made
 
 
 def _unheeded(comments: Comments, sites: Sequence[Site]) -> list[tuple[Location, str]]:
@@ -266,9 +293,11 @@ def _planned(
     # A hazard that nobody selected is told all the same where it is why nothing is edited.
     for loc in {loc for c in changes if c not in kept for loc in c.sites}:
         outcomes[loc].findings += [f for f in dangers.get(loc, ()) if f not in outcomes[loc].findings]
-    edited = {loc for c in kept for loc in c.sites}
-    for loc in edited:
-        outcomes[loc].findings = [f for f in outcomes[loc].findings if not f.code.startswith("SHD9")]
+    for change in kept:
+        mends = _MENDS.get(change.codes[0], frozenset())
+        for loc in change.sites:
+            told = outcomes[loc].findings
+            outcomes[loc].findings = [f for f in told if not f.code.startswith("SHD9") and f.code not in mends]
     return kept
 
 

@@ -14,6 +14,7 @@ from shardfix.reading import Reading, reread
 from shardfix.rewrite.applier import EditError, apply
 from shardfix.rewrite.edits import CreateFile, Edit
 from shardfix.rewrite.gates import GateError, check
+from shardfix.vendored import Vendored
 
 _ROUNDS = 6  # how often a plan is made anew without what failed
 
@@ -29,7 +30,7 @@ class Staged:
     dropped: tuple[tuple[Change, str], ...]
 
 
-def stage(reading: Reading, vendored: str, without: frozenset[Location]) -> Staged:
+def stage(reading: Reading, vendored: Vendored, without: frozenset[Location]) -> Staged:
     """Plan and apply; a change that fails a gate is dropped and the rest is planned again without it."""
     dropped: list[tuple[Change, str]] = []
     for _ in range(_ROUNDS):
@@ -97,7 +98,7 @@ def _try(reading: Reading, path: str, changes: Sequence[Change], texts: dict[str
 
 def _second_run(
     reading: Reading,
-    vendored: str,
+    vendored: Vendored,
     plan: Plan,
     texts: dict[str, str],
     after: Project,

@@ -16,6 +16,7 @@ from shardfix.planning import Plan, make_plan
 from shardfix.rewrite.applier import apply
 from shardfix.rewrite.edits import CreateFile
 from shardfix.rewrite.gates import check
+from shardfix.vendored import Vendored
 
 PATH = "program.py"
 
@@ -24,7 +25,9 @@ def plan(rule: Rule, example: Example, text: str) -> Plan:
     """The plan for one file as migrate makes it; the sanitizer is on for its own examples only."""
     sanitizer: Literal["changed", "off"] = "changed" if rule.name == "add_sanitizer" else "off"
     options = Options(target=cast(Target, example.target), unsafe=example.unsafe, sanitizer=sanitizer)
-    return make_plan(link({PATH: parse(PATH, text)}), (PATH,), options, vendored="# the check\n")
+    return make_plan(
+        link({PATH: parse(PATH, text)}), (PATH,), options, vendored=Vendored("# the check\n", "# the metric\n")
+    )
 
 
 def rewritten(text: str, found: Plan) -> str:

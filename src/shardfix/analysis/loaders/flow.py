@@ -35,6 +35,7 @@ UseKind = Literal[
     "returned",
     "length",
     "sanitize",
+    "unpadded",
     "discarded",
 ]
 Selector = int | str
@@ -424,8 +425,8 @@ class _Walker:
                 if name == "getattr" and len(call.args) > 1 and s.access == ():
                     self.use("attribute", call, s)
                 return
-            if name in ("sanitize",) and s.access == ():
-                self.use("sanitize", call, s)
+            if name in ("sanitize", "unpadded") and s.access == ():
+                self.use("sanitize" if name == "sanitize" else "unpadded", call, s)
                 self.push(s.at(call))
                 return
             if is_prepare(m, call, self.prepare_functions) and s.access == ():

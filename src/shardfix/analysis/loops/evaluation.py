@@ -45,6 +45,7 @@ _REDUCTIONS = frozenset(
         "sync_across_gpus",
     }
 )
+_OWN = frozenset({"shardfix_evaluation", "evaluation"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +95,9 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
         mine = [loop for loop, f in zip(loops, functions, strict=True) if f is function]
         reasons.append(exact(module, function, mine, flow, dataset))
     why = reasons[0] if reasons and all(r is not None for r in reasons) else None
+    unpadded = next((u.node for u in flow.of("unpadded")), None)
+    if why is None and reduction is not None and unpadded is not None:
+        why = module.evidence(unpadded)
     positional = next((e for e in (_positional(module, loop) for loop in loops) if e is not None), None)
     gathers = next((e for e in (_gathered(module, f) for f in functions) if e is not None), None)
     return Evaluation(guard, reduction, why, positional, tuple(functions), gathers, sometimes, undistributed)
@@ -161,13 +165,18 @@ def _bound_by(module: Module, call: ast.Call) -> set[str]:
 def is_reduction(module: Module, call: ast.Call) -> bool:
     """Whether a call combines values across ranks, by its resolved name or a helper's usual name."""
     name = last_name(call.func)
-    if name in _REDUCTIONS:
+    if name in _REDUCTIONS or (name in ("reduced", "in_order") and keeps_whole(module, call)):
         return True
     if name in ("reduce", "gather"):
         if any(q.startswith("torch.distributed.") for q in module.callee(call)):
             return True
         return isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value)
     return name == "compute" and isinstance(call.func, ast.Attribute) and gathers_itself(module, call.func.value)
+
+
+def keeps_whole(module: Module, call: ast.Call) -> bool:
+    """Whether a call is of one of the functions that keep a metric whole, vendored or of shardfix."""
+    return any(q.rpartition(".")[0].rpartition(".")[2] in _OWN for q in module.callee(call))
 
 
 def gathers_itself(module: Module, metric: ast.expr) -> bool:
@@ -252,4 +261,4 @@ def _counts(module: Module, node: ast.AST, loop: ast.AST, inside: set[ast.AST]) 
     return False
 
 
-__all__ = ["Evaluation", "evaluates", "evaluation", "find_reduction", "gathers_itself", "is_reduction"]
+__all__ = ["Evaluation", "evaluates", "evaluation", "find_reduction", "gathers_itself", "is_reduction", "keeps_whole"]

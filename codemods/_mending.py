@@ -1,0 +1,237 @@
+"""Whether an evaluation can be shared out together with its metric, and what puts the ranks' parts together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardfix.analysis.code.calling import argument_of
+from shardfix.analysis.code.module import Module, is_false
+from shardfix.analysis.code.spelling import below_imports
+from shardfix.analysis.metrics.model import Accumulator, Metric
+from shardfix.analysis.metrics.understanding import understand
+from shardfix.analysis.model import Evidence
+from shardfix.analysis.sites import Site
+from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
+
+EVALUATION = "shardfix_evaluation"
+NAMES = ("unpadded", "reduced", "in_order")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hindrance:
+    """Why a metric can't be put together again: the statement that is not understood."""
+
+    why: str
+    evidence: Evidence
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Mended:
+    """The edits behind the loops over a loader.
+
+    Args:
+        loops: the loops; other loaders that they go over are to be shared out too.
+        inexact: why the value is not quite that of one process; empty where it is.
+    """
+
+    loops: tuple[ast.For, ...]
+    edits: tuple[Edit, ...]
+    inexact: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+
+def mended(site: Site, *, reduce: bool = True) -> Mended | Hindrance:
+    """How the metric of every loop over a loader is put together from the ranks' parts."""
+    if site.role != "eval":
+        return Hindrance("it is not seen to evaluate", site.module.evidence(site.call))
+    hindered = _loader(site)
+    if hindered is not None:
+        return hindered
+    loops: list[ast.For] = []
+    edits: list[Edit] = []
+    inexact: list[str] = []
+    evidence: list[Evidence] = []
+    examples = _gives_lists(site)
+    for use in site.flow.of("iterate"):
+        module = site.module.home(use.node)
+        metric = understand(site.module, use, site.flow, examples=examples)
+        if metric is None:
+            return Hindrance("a comprehension goes over the batches", module.evidence(use.node))
+        if metric.obstacles:
+            first = metric.obstacles[0]
+            return Hindrance(first.why, module.evidence(first.node))
+        taken = _taken(module)
+        if taken is not None:
+            return taken
+        if metric.loop in loops:
+            continue
+        loops.append(metric.loop)
+        behind = _behind(module, metric)
+        if isinstance(behind, Hindrance):
+            return behind
+        edits += behind
+        inexact += [f"line {_line(a.write)}: {a.why}" for a in metric.accumulators if a.why]
+        inexact += [f"line {_line(s)}: it divides by the number of batches" for s in metric.steps]
+        evidence += [module.evidence(a.write) for a in metric.accumulators]
+    if not loops:
+        return Hindrance("no loop over it is seen", site.module.evidence(site.call))
+    if not edits:
+        return Hindrance("nothing that the loop gathers is seen", site.module.evidence(loops[0]))
+    return Mended(tuple(loops), tuple(edits), tuple(inexact), tuple(evidence))
+
+
+def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
+    """Why a metric is not put together from the ranks' parts, and the line; nothing where it is."""
+    found = mended(site)
+    if isinstance(found, Hindrance):
+        return f"line {found.evidence.location.line} is not understood: {found.why}", (found.evidence,)
+    if found.inexact:
+        return f"its value would not be quite that of one process ({found.inexact[0]})", found.evidence
+    others = [site.module.home(other).evidence(other) for other in other_loaders(site)]
+    if others:
+        where = others[0].location
+        return f"its loop also goes over another loader ({where.path}:{where.line})", tuple(others[:1])
+    return "", ()
+
+
+def without_padding(site: Site) -> list[Edit]:
+    """``loader = unpadded(loader)`` right behind the construction."""
+    module = site.module
+    if site.form in ("name", "attribute", "subscript") and site.target is not None:
+        target = module.source.source(site.target)
+        line = f"{target} = unpadded({target})"
+        edit: Edit = InsertStatements(*module.place(module.statement(site.call)), "after", (line,))
+    else:
+        edit = WrapExpression(*module.place(site.call), "unpadded(", ")")
+    return [edit, _imported(module, "unpadded")]
+
+
+def other_loaders(site: Site) -> Iterator[ast.expr]:
+    """What else the loops over a loader go over: what other callers give, other assignments."""
+    for use in site.flow.of("iterate"):
+        for node in use.via:
+            module = site.module.home(node)
+            definitions = list(module.bindings.reaching(node))
+            cls = module.class_of(node)
+            own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+            if not definitions and own and isinstance(node, ast.Attribute) and cls is not None:
+                definitions = module.attribute_values(cls, node.attr)
+            for d in definitions:
+                if d.kind == "parameter" and isinstance(d.scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    given = [argument_of(module, d.scope, call, d.key) for call in module.callers(d.scope)]
+                    yield from (g for g in given if g is not None and not _is(site, g))
+                elif d.kind == "assign" and d.value is not None and d.index is None and not _is(site, d.value):
+                    yield d.value
+
+
+def _is(site: Site, node: ast.expr) -> bool:
+    if node in site.flow.aliases or node is site.call or (isinstance(node, ast.Constant) and node.value is None):
+        return True
+    return any(n in site.flow.aliases or n is site.call for n in ast.walk(node))
+
+
+# -- the loader -----------------------------------------------------------------------------------------------
+
+
+def _loader(site: Site) -> Hindrance | None:
+    """What makes a loader one whose padding can't be left out."""
+    module = site.module
+    size = site.arguments.value("batch_size")
+    if size is None or (isinstance(size, ast.Constant) and size.value in (1, None)):
+        why = "it takes one sample at a time, and ranks with unequal numbers of steps would wait for each other"
+        return Hindrance(why, module.evidence(size if size is not None else site.call))
+    last = site.arguments.value("drop_last")
+    if last is not None and not is_false(last):
+        return Hindrance("which samples drop_last leaves out depends on the number of ranks", module.evidence(last))
+    if site.kind != "torch" or site.flow.of("next"):
+        return Hindrance("single batches are taken of it", module.evidence(site.call))
+    return None
+
+
+def _gives_lists(site: Site) -> bool:
+    """Whether batches are lists of samples: ``collate_fn`` gives back what it is given."""
+    collate = site.arguments.value("collate_fn")
+    if collate is None:
+        return False
+    if isinstance(collate, ast.Lambda):
+        arguments = collate.args.args
+        return len(arguments) == 1 and isinstance(collate.body, ast.Name) and collate.body.id == arguments[0].arg
+    made = [d.node for d in site.module.bindings.reaching(collate) if d.kind == "function"]
+    if len(made) != 1 or not isinstance(made[0], ast.FunctionDef):
+        return False
+    function = made[0]
+    body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    if len(body) != 1 or not isinstance(body[0], ast.Return) or len(function.args.args) != 1:
+        return False
+    given = body[0].value
+    return isinstance(given, ast.Name) and given.id == function.args.args[0].arg
+
+
+# -- behind the loop ------------------------------------------------------------------------------------------
+
+
+def _behind(module: Module, metric: Metric) -> list[Edit] | Hindrance:
+    place = module.place(metric.loop)
+    lines: list[str] = []
+    sums = [a.name for a in metric.accumulators if a.kind in ("sum", "steps", "batch-mean", "opaque")]
+    if metric.steps == () and [a.kind for a in metric.accumulators] == ["steps"]:
+        sums = []  # it only counts batches
+    names = set()
+    if sums:
+        listed = ", ".join(dict.fromkeys(sums))
+        lines.append(f"{listed} = reduced({listed})")
+        names.add("reduced")
+    for accumulator in metric.accumulators:
+        lines += _of_meter(accumulator)
+        if accumulator.kind == "meter" and accumulator.meter and not accumulator.meter.method:
+            names.add("reduced")
+        if accumulator.kind in ("samples", "batches"):
+            if not metric.loader:
+                return Hindrance("the loader has no name where it is iterated", module.evidence(metric.loop))
+            lines.append(f"{accumulator.name} = in_order({accumulator.name}, {metric.loader})")
+            names.add("in_order")
+    edits: list[Edit] = [InsertStatements(*place, "after", tuple(lines))] if lines else []
+    for steps in metric.steps:
+        edits.append(WrapExpression(*module.place(steps), "reduced(", ")"))
+        names.add("reduced")
+    return [*edits, *(_imported(module, name) for name in NAMES if name in names)]
+
+
+def _of_meter(accumulator: Accumulator) -> list[str]:
+    meter, name = accumulator.meter, accumulator.name
+    if accumulator.kind != "meter" or meter is None:
+        return []
+    if meter.method:
+        return [f"{name}.{meter.method}()"]
+    both = f"{name}.{meter.sum}, {name}.{meter.count}"
+    lines = [f"{both} = reduced({both})"]
+    if meter.average:
+        lines.append(f"{name}.{meter.average} = {name}.{meter.sum} / {name}.{meter.count}")
+    return lines
+
+
+def _imported(module: Module, name: str) -> Edit:
+    return AddImport(module.path, EVALUATION, name, below_imports(module))
+
+
+def _taken(module: Module) -> Hindrance | None:
+    """A name of ours that means something else in a file."""
+    for d in module.bindings.definitions:
+        if d.key in NAMES and not (d.kind == "import" and is_ours(d.module)):
+            return Hindrance(f"the name {d.key} is taken", module.evidence(d.statement))
+    return None
+
+
+def is_ours(imported: str) -> bool:
+    """Whether an import is of the functions that keep a metric whole."""
+    head, _, name = imported.rpartition(".")
+    return name in NAMES and head.rpartition(".")[2] in (EVALUATION, "evaluation")
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
+
+
+__all__ = ["EVALUATION", "Hindrance", "Mended", "hindrance", "is_ours", "mended", "other_loaders", "without_padding"]

@@ -1,0 +1,47 @@
+"""Import what keeps a metric whole from the file beside the program, or from an installed shardfix."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+
+from shardfix.codemods._mending import EVALUATION, is_ours
+from shardfix.codemods.add_sanitizer import import_form, is_own
+
+from shardfix.analysis.code.project import Project
+from shardfix.analysis.model import Change, Options
+from shardfix.rewrite.edits import AddImport, CreateFile, Edit
+
+
+def imports_of_evaluation(
+    change: Change, project: Project, files: frozenset[str], options: Options, content: str
+) -> Change | None:
+    """A change whose imports from the evaluation's file are in the form of its project, with that file; None where
+    nothing shows how a module of it is imported.
+
+    Args:
+        files: project-relative paths of the project's Python files.
+        content: of the file that ``--sanitizer-from vendor`` puts beside the program.
+    """
+    edits: list[Edit] = []
+    made: list[CreateFile] = []
+    for edit in sorted(change.edits, key=lambda e: e.name if isinstance(e, AddImport) else ""):
+        if not isinstance(edit, AddImport) or edit.module != EVALUATION:
+            edits.append(edit)
+            continue
+        module = project.modules[edit.path]
+        bound = module.bindings.exit_of(module.tree).get(edit.name, frozenset())
+        if any(d.kind == "import" and is_ours(d.module) for d in bound):
+            continue
+        if options.sanitizer_from == "package":
+            edits.append(replace(edit, module="shardfix.evaluation"))
+            continue
+        form = import_form(project, module, files, EVALUATION)
+        if form is None:
+            return None
+        folder, name = form
+        edits.append(replace(edit, module=name, apart=not is_own(project, module, edit.beside)))
+        made.append(CreateFile(posixpath.join(folder, f"{EVALUATION}.py"), content))
+    if len(edits) == len(change.edits) and not made and options.sanitizer_from == "vendor":
+        return change
+    return replace(change, edits=tuple(dict.fromkeys([*edits, *made])))

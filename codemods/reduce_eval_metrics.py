@@ -1,0 +1,222 @@
+"""Share out an evaluation together with its metric: each sample on one rank, sums and results from all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from shardfix.codemods._findings import divided, lengths
+from shardfix.codemods._mending import Mended, mended, other_loaders, without_padding
+from shardfix.codemods._sharding import shard
+from shardfix.codemods.distribute_eval_sampler import may_train, ordered, rest_of
+
+from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.programs.processes import main_process_guard
+from shardfix.analysis.rules import Example, Planned, Rule
+from shardfix.analysis.sites import Site
+from shardfix.rewrite.edits import Edit
+
+
+def _open(site: Site) -> bool:
+    """Whether a loader is one of an evaluation that all ranks run and that nothing reduces."""
+    if site.kind != "torch" or site.arguments.opaque or site.owner != "ddp" or site.role != "eval":
+        return False
+    found = site.evaluation
+    one = found.guard is not None or found.sometimes is not None
+    if one or site.batch_arms or not found.functions or found.reduction is not None or found.exact is not None:
+        return False
+    if found.positional is not None or found.gathers is not None or site.answers.metric is not None:
+        return False
+    if main_process_guard(site.module, site.call) is not None or may_train(site):
+        return False
+    return rest_of(site) is None and divided(site) is None
+
+
+def _sampled(site: Site) -> list[Edit] | Finding | None:
+    """The edits of the sampler: a new one, or the order of the one that is there; None where it deals out otherwise."""
+    if "distributed" not in site.kinds:
+        if site.own_shares or site.kinds & {"weighted", "custom", "parameter", "unknown"}:
+            return None
+        return shard(site, shuffle="False", tell=False)
+    arms = [a for a in site.arms if a.kind == "distributed"]
+    if site.shards_sometimes or any(a.constant("drop_last") is True for a in arms):
+        return None
+    if any(s is not site and any(a.node is b.node for a in s.arms for b in arms) for s in site.siblings):
+        return None
+    edits = ordered(site.module, arms)
+    settled = {id(a.node) for a in arms if a.constant("shuffle") is False}
+    return edits if len(settled) + len(edits) == len(arms) else None
+
+
+def _together(sites: Sequence[Site], found: dict[Location, Mended]) -> Iterable[list[Site]]:
+    """The sites whose metrics are understood, those of one loop together; none where a loop also goes over another."""
+    by_location = {s.location: s for s in sites}
+    groups: list[set[Location]] = []
+    hindered: set[Location] = set()
+    for location in found:
+        group = {location}
+        site = by_location[location]
+        for other in other_loaders(site):
+            sibling = next((s for s in sites if s is not site and other in s.flow.aliases), None)
+            if sibling is None or sibling.location not in found:
+                hindered.add(location)
+            else:
+                group.add(sibling.location)
+        joined = [g for g in groups if g & group]
+        groups = [g for g in groups if g not in joined]
+        groups.append(group.union(*joined))
+    return [[by_location[loc] for loc in sorted(group)] for group in groups if not group & hindered]
+
+
+def plan(sites: Sequence[Site], options: Options) -> Planned:
+    """Changes for the evaluation loaders of one module whose metric is understood and reduced by nothing."""
+    found: dict[Location, Mended] = {}
+    for site in sites:
+        result = mended(site) if _open(site) else None
+        if isinstance(result, Mended) and (options.unsafe or not result.inexact):
+            found[site.location] = result
+    changes = [c for group in _together(sites, found) if (c := _change(group, found)) is not None]
+    return Planned(tuple(changes))
+
+
+def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | None:
+    first = group[0]
+    edits: list[Edit] = []
+    sharded: list[bool] = []
+    for site in group:
+        sampled = _sampled(site)
+        if sampled is None or isinstance(sampled, Finding):
+            return None
+        sharded.append("distributed" in site.kinds)
+        edits += [*sampled, *without_padding(site)]
+    metrics = [found[site.location] for site in group]
+    edits += [edit for metric in metrics for edit in metric.edits]
+    inexact = list(dict.fromkeys(why for metric in metrics for why in metric.inexact))
+    consequences = (
+        "each rank evaluates its own share without the samples that only fill it up, and all ranks get the whole metric"
+        if all(sharded)
+        else "with W processes each rank evaluates 1/W of the samples, and all ranks get the whole metric",
+        "every rank must come to the end of the loop: the results are put together there",
+        *(line for site in group for line in lengths(site, "it is W times shorter now") if not all(sharded)),
+    )
+    return Change(
+        first.location,
+        "reduce_eval_metrics",
+        ("SHD506",) if all(sharded) else ("SHD305",),
+        "unsafe" if inexact else "safe",
+        "put the metric together from all ranks" if all(sharded) else "evaluate each sample on one rank and reduce",
+        tuple(dict.fromkeys(edits)),
+        reason=_reason(inexact),
+        consequences=consequences,
+        evidence=(*first.owner_evidence, *(e for metric in metrics for e in metric.evidence)),
+        also=tuple(site.location for site in group[1:]),
+    )
+
+
+def _reason(inexact: Sequence[str]) -> str:
+    if not inexact:
+        return ""
+    more = f" (and {len(inexact) - 1} more)" if len(inexact) > 1 else ""
+    return f"the value is not quite that of one process: {inexact[0]}{more}; the ranks' batches are other ones"
+
+
+_HEAD = (
+    "import torch\n"
+    "import torch.distributed as dist\n"
+    "from torch.utils.data import DataLoader\n"
+    "{imports}"
+    "\n"
+    'dist.init_process_group("gloo")\n'
+    "val_set = [(i, i % 2) for i in range(7)]\n"
+    "{loader}"
+    "\n"
+    "\n"
+    "@torch.no_grad()\n"
+    "def evaluate(model, loader):\n"
+)
+_COUNTS = (
+    "    correct = total = 0\n"
+    "    for x, label in loader:\n"
+    "        correct += (model(x).argmax(1) == label).sum().item()\n"
+    "        total += label.size(0)\n"
+    "{reduced}"
+    "    return correct / total\n"
+    "\n"
+    "\n"
+    "print(evaluate(torch.nn.Linear(1, 2), val_loader))\n"
+)
+_PLAIN = "val_loader = DataLoader(val_set, batch_size=2)\n"
+_IMPORTS = "from torch.utils.data.distributed import DistributedSampler\n\nfrom shardfix_evaluation import {}\n"
+_SHARED = (
+    "val_sampler = DistributedSampler(val_set, shuffle=False)\n"
+    "val_loader = DataLoader(val_set, batch_size=2, sampler=val_sampler)\n"
+    "val_loader = unpadded(val_loader)\n"
+)
+
+RULE = Rule(
+    name="reduce_eval_metrics",
+    command="ReduceEvalMetrics",
+    codes={
+        "SHD305": "unsharded evaluation whose metric can be put together from all ranks",
+        "SHD506": "sharded evaluation whose metric can be put together from all ranks",
+    },
+    tier="safe",
+    why=(
+        "An evaluation that every rank runs whole costs W times the work, and one that is sharded and not reduced "
+        "reports one rank's part. The loop's accumulators are followed: counts, sums over samples, averaging objects, "
+        "lists and arrays of results. Loader and metric change together: a DistributedSampler, unpadded() that leaves "
+        "out the samples which only make the ranks even (7 samples on 2 ranks are 8 visits), and behind the loop "
+        "reduced() for sums and in_order() for results, which come back in the dataset's order. Every rank has the "
+        "value of one process: exactly for counts and results, to rounding for float sums."
+    ),
+    refuses=(
+        "Where a statement of the loop is not understood, which is named: gradients, break, a store, an object that is "
+        "told of the batches, a name of the last batch that is read afterwards; where batches hold one sample or "
+        "drop_last is set. Means over batches weigh the last batch like a full one, so their reduced value is another: "
+        "--unsafe."
+    ),
+    plan=plan,
+    valid=(
+        Example(
+            "a running minimum can't be added up",
+            _HEAD.format(imports="", loader=_PLAIN)
+            + "    best = 1.0\n"
+            + "    for x, label in loader:\n"
+            + "        best = min(best, model(x).min())\n"
+            + "    return best\n"
+            + "\n"
+            + "\n"
+            + "print(evaluate(torch.nn.Linear(1, 2), val_loader))\n",
+            code="SHD904",
+        ),
+        Example(
+            "a mean of the batches' means weighs a short last batch like a full one",
+            _HEAD.format(imports="", loader=_PLAIN)
+            + "    loss_sum, steps = 0.0, 0\n"
+            + "    for x, label in loader:\n"
+            + "        loss_sum += torch.nn.functional.cross_entropy(model(x), label).item()\n"
+            + "        steps += 1\n"
+            + "    return loss_sum / steps\n"
+            + "\n"
+            + "\n"
+            + "print(evaluate(torch.nn.Linear(1, 2), val_loader))\n",
+            code="SHD904",
+        ),
+    ),
+    invalid=(
+        Example(
+            "counts are summed over the ranks, and no sample is counted twice",
+            _HEAD.format(imports="", loader=_PLAIN) + _COUNTS.format(reduced=""),
+            _HEAD.format(imports=_IMPORTS.format("reduced, unpadded"), loader=_SHARED)
+            + _COUNTS.format(reduced="    correct, total = reduced(correct, total)\n"),
+            code="SHD305",
+        ),
+    ),
+)
+
+
+def __getattr__(name: str) -> type:
+    if name != RULE.command:
+        raise AttributeError(name)
+    from shardfix.libcst_command import command_for
+
+    return command_for(RULE)

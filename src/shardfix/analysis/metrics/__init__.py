@@ -1,0 +1,1 @@
+"""What an evaluation loop makes of its batches, and how the parts of several ranks are put together again."""

@@ -1,0 +1,171 @@
+"""How a value depends on the samples of a batch (one for each, a sum, a mean), and what arithmetic makes of it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Literal
+
+# samples: one row for each sample of the batch, in order. elements, transposed: the samples' values in another shape,
+# of which only a sum over everything is a sum over samples. sum, count, mean: over the samples. part: one over a count.
+# output: what a model or an unknown function makes of the batch. batch: as the loader gives it. examples: a list of
+# samples. sample: of one sample. place: where a sample stands in its batch. step: the number of the batch. time: of the
+# clock. constant: the same for every batch. items, list: some values. unknown: none of these, or not seen.
+Kind = Literal[
+    "samples",
+    "elements",
+    "transposed",
+    "sum",
+    "count",
+    "mean",
+    "part",
+    "output",
+    "batch",
+    "examples",
+    "sample",
+    "place",
+    "step",
+    "time",
+    "constant",
+    "items",
+    "list",
+    "unknown",
+]
+ROWS = frozenset({"samples", "elements", "transposed", "output", "sample"})
+TOTALS = frozenset({"sum", "count"})
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """How a value depends on the batch.
+
+    Args:
+        items: the values of a tuple (``items``) by position, or the one that stands for all of a ``list``.
+        what: for what is unknown, the expression that hides it.
+    """
+
+    kind: Kind
+    items: tuple[Value, ...] = ()
+    what: ast.AST | None = None
+
+    def item(self, index: int | None = None) -> Value:
+        """One of the values of a tuple or a list."""
+        if self.kind == "list":
+            return self.items[0]
+        if self.kind == "items" and index is not None and -len(self.items) <= index < len(self.items):
+            return self.items[index]
+        return UNKNOWN if self.kind in ("items", "unknown") else Value(self.kind)
+
+
+UNKNOWN = Value("unknown")
+CONSTANT = Value("constant")
+SAMPLES = Value("samples")
+SAMPLE = Value("sample")
+COUNT = Value("count")
+SUM = Value("sum")
+MEAN = Value("mean")
+OUTPUT = Value("output")
+BATCH = Value("batch")
+
+
+def unknown(node: ast.AST) -> Value:
+    """A value that is not understood because of an expression."""
+    return Value("unknown", what=node)
+
+
+def either(values: list[Value]) -> Value:
+    """What is known of a value that may be one of several."""
+    kinds = {v.kind for v in values}
+    if not kinds:
+        return UNKNOWN
+    if len(set(values)) == 1:
+        return values[0]
+    if len(kinds) == 1 and not any(v.items for v in values):
+        return next((v for v in values if v.what is not None), values[0])
+    if kinds <= {"samples", "output"}:
+        return OUTPUT
+    if kinds <= {"sample", "constant"}:
+        return SAMPLE
+    if kinds <= TOTALS:
+        return SUM
+    return next((v for v in values if v.kind == "unknown" and v.what is not None), UNKNOWN)
+
+
+def paired(left: Value, right: Value) -> Value:
+    """What an element-wise operation makes of two values: of rows and constants the same rows."""
+    kinds = {left.kind, right.kind}
+    if "unknown" in kinds:
+        return left if left.kind == "unknown" else right
+    if "time" in kinds:
+        return Value("time")
+    kinds -= {"constant"}
+    if not kinds:
+        return CONSTANT
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return Value(kind) if kind in ROWS | {"step"} else UNKNOWN
+    if kinds == {"samples", "output"}:
+        return SAMPLES
+    if "transposed" in kinds and kinds <= {"transposed", "samples", "output"}:
+        return UNKNOWN  # which of its dimensions holds the samples depends on the other one's shape
+    return UNKNOWN
+
+
+def operated(op: ast.operator, left: Value, right: Value) -> Value:
+    """What arithmetic makes of two values."""
+    kinds = (left.kind, right.kind)
+    if "unknown" in kinds:
+        return left if left.kind == "unknown" else right
+    if not (set(kinds) & {"sum", "count", "mean", "part"}):
+        return paired(left, right)
+    if isinstance(op, ast.Mult):
+        return _product(left, right)
+    if isinstance(op, ast.Div):
+        return _quotient(left, right)
+    if isinstance(op, (ast.Add, ast.Sub)):
+        if set(kinds) <= TOTALS:
+            return SUM
+        if set(kinds) <= {"mean", "constant"}:
+            return MEAN
+    return UNKNOWN
+
+
+def _product(left: Value, right: Value) -> Value:
+    kinds = {left.kind, right.kind}
+    if "constant" in kinds:
+        other = right if left.kind == "constant" else left
+        return SUM if other.kind == "count" else other
+    if kinds == {"mean", "count"}:
+        return SUM
+    if "part" in kinds and kinds <= {"part", "sum", "count"}:
+        return MEAN
+    return UNKNOWN
+
+
+def _quotient(left: Value, right: Value) -> Value:
+    if right.kind == "constant":
+        return SUM if left.kind == "count" else left
+    if right.kind == "count":
+        return {"sum": MEAN, "count": CONSTANT, "constant": Value("part")}.get(left.kind, UNKNOWN)
+    return UNKNOWN
+
+
+__all__ = [
+    "BATCH",
+    "CONSTANT",
+    "COUNT",
+    "MEAN",
+    "OUTPUT",
+    "ROWS",
+    "SAMPLE",
+    "SAMPLES",
+    "SUM",
+    "TOTALS",
+    "UNKNOWN",
+    "Kind",
+    "Value",
+    "either",
+    "operated",
+    "paired",
+    "unknown",
+]

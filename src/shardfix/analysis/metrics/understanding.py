@@ -1,0 +1,361 @@
+"""Understand a loop over an eval loader: what it gathers, where that starts and is read, and what stands in the way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.flow import Flow, Use
+from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.gathering import Gathering, Write
+from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
+from shardfix.analysis.metrics.values import Values
+from shardfix.analysis.programs.processes import is_world_size
+
+_AROUND = frozenset({"enumerate", "tqdm", "track", "progress_bar", "log_every", "iter", "list", "Bar", "Progbar"})
+_ZEROS = frozenset({"zeros", "zeros_like", "new_zeros", "Counter", "float", "int"})
+_EMPTY = frozenset({"list", "array", "empty", "tensor", "Tensor", "LongTensor", "FloatTensor", "asarray", "zeros"})
+_MOVES = frozenset({"to", "cuda", "cpu", "double", "float", "long", "type"})
+_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.IfExp)
+_REPEATS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def understand(module: Module, use: Use, flow: Flow, *, examples: bool) -> Metric | None:
+    """What one loop over a loader gathers; None for a comprehension.
+
+    Args:
+        examples: whether the loader gives lists of samples that are not collated.
+    """
+    loop = use.node
+    if not isinstance(loop, ast.For):
+        return None
+    home = module.home(loop)
+    gathering = Gathering(home, loop, Values(home, loop, loop, examples=examples))
+    reader = _Afterwards(home, loop, gathering, flow)
+    obstacles = list(gathering.obstacles)
+    if loop.orelse:
+        obstacles.append(Obstacle(loop, "`else` of the loop"))
+    alias = _alias(home, use, flow, loop)
+    obstacles += _iterated(home, use, loop)
+    accumulators = reader.accumulators()
+    steps = reader.steps()
+    obstacles += [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.unread)]
+    loader = home.source.source(alias) if alias is not None else ""
+    ordered = sorted(obstacles, key=lambda o: (getattr(o.node, "lineno", 0), getattr(o.node, "col_offset", 0)))
+    return Metric(loop, loader, tuple(accumulators), tuple(ordered), tuple(steps))
+
+
+def _alias(module: Module, use: Use, flow: Flow, loop: ast.For) -> ast.expr | None:
+    """How the loader is called in the scope of the loop: in its head, else where what it goes over is made."""
+    named = [n for n in ast.walk(loop.iter) if n in flow.aliases] or [
+        n for n in reversed(use.via) if n in flow.aliases and module.scope(n) is module.scope(loop)
+    ]
+    return next((n for n in named if isinstance(n, (ast.Name, ast.Attribute))), None)
+
+
+def _iterated(module: Module, use: Use, loop: ast.For) -> Iterator[Obstacle]:
+    """What goes around the loader in the head of the loop may count or show, not choose or pair."""
+    around = {n for v in use.via for n in (v, module.parents.get(v)) if n is not None}
+    for node in (*ast.walk(loop.iter), *around):
+        called = isinstance(node, ast.Call) and module.home(node) is module and node in around
+        if called and isinstance(node, ast.Call) and _goes_over(node, use) and last_name(node.func) not in _AROUND:
+            yield Obstacle(loop, f"`{last_name(node.func)}(..)` goes over the batches in a way that is not followed")
+            return
+
+
+def _goes_over(call: ast.Call, use: Use) -> bool:
+    """Whether what a call gives is what the loop goes over, and the loader goes into it."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    over = call in use.via or any(call is n for n in ast.walk(getattr(use.node, "iter", call)))
+    return over and any(a in use.via for a in given)
+
+
+class _Afterwards:
+    """What is read behind a loop of what it gathered."""
+
+    def __init__(self, module: Module, loop: ast.For, gathering: Gathering, flow: Flow) -> None:
+        self.module, self.loop, self.gathering, self.flow = module, loop, gathering, flow
+        self.inside = gathering.inside
+        self.scope = module.scope(loop)
+        self.obstacles: list[Obstacle] = []
+        self.unread: set[str] = set()
+        self._steps: list[ast.expr] = []
+
+    # -- accumulators ----------------------------------------------------------------------------------------
+
+    def accumulators(self) -> list[Accumulator]:
+        """What is gathered and read behind the loop, each with its kind."""
+        by_name: dict[str, list[Write]] = {}
+        for write in self.gathering.writes:
+            by_name.setdefault(write.name, []).append(write)
+        found: list[Accumulator] = []
+        for name, writes in by_name.items():
+            last = writes[-1]
+            if not name:
+                self._refuse(last.statement, "what it adds to has no name of its own")
+                continue
+            starts = self._starts(writes)
+            if not self._is_read(name, writes, starts):
+                self.unread.add(name)
+                continue
+            kind, why = self._kind(writes)
+            if kind is None:
+                self._refuse(last.statement, f"`{name}` is added to in several ways")
+                continue
+            if not self._fresh(name, kind, writes, starts):
+                continue
+            self._read_inside(name, writes)
+            found.append(Accumulator(name, kind, last.statement, True, why, last.meter))
+        return found
+
+    def _refuse(self, node: ast.AST, why: str) -> None:
+        self.obstacles.append(Obstacle(node, why))
+
+    def _kind(self, writes: Sequence[Write]) -> tuple[Gathered | None, str]:
+        kinds = {w.kind for w in writes}
+        why = next((w.why for w in writes if w.why), "")
+        if "samples" in kinds or "batches" in kinds:
+            return (writes[0].kind, "") if len(writes) == 1 else (None, "")
+        if kinds == {"meter"}:
+            return "meter", why
+        if kinds == {"sum"} or kinds == {"steps"}:
+            return writes[0].kind, ""
+        if "meter" in kinds:
+            return None, ""
+        if kinds <= {"batch-mean"}:
+            return "batch-mean", why
+        return "opaque", why or "it adds a constant for each batch"
+
+    def _starts(self, writes: Sequence[Write]) -> list[Definition]:
+        """What the name is before the loop."""
+        root = writes[0].target
+        while isinstance(root, ast.Subscript):
+            root = root.value
+        reaching = self.module.bindings.reaching(root)
+        return [d for d in reaching if d.node not in self.inside]
+
+    def _is_read(self, name: str, writes: Sequence[Write], starts: Sequence[Definition]) -> bool:
+        if "." in name:
+            return True
+        made = [d for d in self.module.bindings.definitions if d.key == name and d.node in self.inside]
+        readers = [r for d in (*starts, *made) for r in self.module.bindings.readers(d)]
+        return any(r not in self.inside and self._behind(r) for r in readers)
+
+    def _behind(self, node: ast.AST) -> bool:
+        """Whether a place may run after the loop: it stands below it, or in a loop or function around or beside it."""
+        if self.module.scope(node) is not self.scope:
+            return True
+        below = getattr(node, "lineno", 0) > (self.loop.end_lineno or self.loop.lineno)
+        shared = [n for n in self.module.around(self.loop) if isinstance(n, _REPEATS)]
+        return below or any(n in shared for n in self.module.around(node))
+
+    def _fresh(self, name: str, kind: Gathered, writes: Sequence[Write], starts: Sequence[Definition]) -> bool:
+        """Whether an accumulator begins empty just for this loop, in this function."""
+        if not starts:
+            self._refuse(writes[-1].statement, f"where `{name}` begins is not seen")
+            return False
+        around = {n for n in self.module.around(self.loop) if isinstance(n, _REPEATS)}
+        for d in starts:
+            repeats = {n for n in self.module.around(d.statement) if isinstance(n, _REPEATS)}
+            if d.kind != "assign" or d.index is not None or d.value is None or d.scope is not self.scope:
+                self._refuse(writes[-1].statement, f"`{name}` does not begin at nothing right before the loop")
+                return False
+            if repeats != around:
+                self._refuse(writes[-1].statement, f"`{name}` goes on over several passes")
+                return False
+            if kind != "meter" and not (_is_empty(d.value) if kind in ("samples", "batches") else _is_zero(d.value)):
+                self._refuse(d.statement, f"`{name}` does not begin at nothing")
+                return False
+            if kind != "meter" and not _is_number(d.value) and self._known_elsewhere(d):
+                self._refuse(d.statement, f"`{name}` is known by another name too")
+                return False
+        return True
+
+    def _known_elsewhere(self, d: Definition) -> bool:
+        """Whether something before the loop keeps the list or array that is filled."""
+        for reader in self.module.bindings.readers(d):
+            if reader in self.inside or self.module.scope(reader) is not self.scope:
+                continue
+            if reader.lineno < self.loop.lineno:
+                return True
+        return False
+
+    def _read_inside(self, name: str, writes: Sequence[Write]) -> None:
+        """A running value may be shown; nothing else in the loop may go by it."""
+        statements = {w.statement for w in writes}
+        for node in self.inside:
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+                continue
+            if ast.unparse(node) != name:
+                continue
+            statement = self.module.statement(node)
+            if statement in statements or self._only_shown(statement) or _tests_none(self.module.parents[node]):
+                continue
+            self._refuse(statement, f"the running value of `{name}` is read, which is one rank's")
+            return
+
+    def _only_shown(self, statement: ast.stmt) -> bool:
+        if statement in self.gathering.shown:
+            return True
+        outer = self.module.parents.get(statement)
+        if isinstance(outer, ast.stmt) and outer in self.gathering.shown:
+            return True
+        if not isinstance(statement, ast.Assign) or not all(isinstance(t, ast.Name) for t in statement.targets):
+            return False
+        made = [d for d in self.module.bindings.definitions if d.node in statement.targets]
+        readers = [r for d in made for r in self.module.bindings.readers(d)]
+        return all(self.module.statement(r) in self.gathering.shown for r in readers)
+
+    # -- the rest --------------------------------------------------------------------------------------------
+
+    def left_over(self, known: set[str]) -> Iterator[Obstacle]:
+        """Names of the last batch that are read behind the loop, or of one batch that are read in the next."""
+        for d in self.module.bindings.definitions:
+            if d.node not in self.inside or d.key in known or d.key.partition(".")[0] in known:
+                continue
+            if d.value is not None and d.kind == "assign" and self.gathering.values.of(d.value).kind == "time":
+                continue
+            for reader in self.module.bindings.readers(d):
+                if reader not in self.inside:
+                    if reader in self._step_reads():
+                        continue
+                    yield Obstacle(
+                        self.module.statement(reader), f"`{d.key}`, of the last batch, is read behind the loop"
+                    )
+                    break
+                if self._carried(d, reader):
+                    yield Obstacle(self.module.statement(reader), f"`{d.key}` of the batch before is read")
+                    break
+
+    def _carried(self, d: Definition, reader: ast.expr) -> bool:
+        if d.kind in ("loop", "import") or not isinstance(d.node, (ast.Name, ast.Attribute)):
+            return False
+        before = (reader.lineno, reader.col_offset) < (d.node.lineno, d.node.col_offset)
+        same = reader is not d.node and self.module.statement(reader) is d.statement
+        if isinstance(d.statement, ast.AugAssign):
+            return False  # made anew in the pass, or a sum
+        return before or same
+
+    def steps(self) -> list[ast.expr]:
+        """The expressions by which the number of batches divides something behind the loop."""
+        for use in self.flow.of("length"):
+            node = use.node
+            if node in self.inside or self.module.home(node) is not self.module or not isinstance(node, ast.Call):
+                continue
+            if self.module.scope(node) is self.scope and self._divides(node):
+                if self._unconditional(node):
+                    self._steps.append(node)
+                else:
+                    self._refuse(self.module.statement(node), "it divides by the number of batches on some paths only")
+        for node in self._step_reads():
+            place = self.module.parents[node]
+            whole = place if isinstance(place, ast.BinOp) and isinstance(place.op, ast.Add) else node
+            if isinstance(whole, ast.expr) and whole is not node and self._unconditional(node):
+                self._steps.append(whole)
+            else:
+                self._refuse(self.module.statement(node), "the last batch's number is read behind the loop")
+        for node in ast.walk(self.scope):
+            below = getattr(node, "lineno", 0) > (self.loop.end_lineno or 0)
+            if isinstance(node, ast.expr) and below and is_world_size(node) and self._reckons(node):
+                self._refuse(self.module.statement(node), "it reckons with the number of processes already")
+                break
+        return self._steps
+
+    def _reckons(self, node: ast.expr) -> bool:
+        return any(isinstance(n, ast.BinOp) for n in self._up(node))
+
+    def _up(self, node: ast.AST) -> Iterator[ast.AST]:
+        for outer in self.module.around(node):
+            if isinstance(outer, ast.stmt):
+                return
+            yield outer
+
+    def _divides(self, node: ast.expr, depth: int = 0) -> bool:
+        previous: ast.AST = node
+        for outer in (*self._up(node), self.module.statement(node)):
+            if isinstance(outer, ast.BinOp) and isinstance(outer.op, (ast.Div, ast.FloorDiv)):
+                if outer.right is previous:
+                    return getattr(outer, "lineno", 0) > (self.loop.end_lineno or 0) or depth > 0
+            if isinstance(outer, ast.AugAssign) and isinstance(outer.op, (ast.Div, ast.FloorDiv)):
+                return True
+            if isinstance(outer, ast.Call) and last_name(outer.func) not in ("float", "int", "max", "len"):
+                if not (isinstance(outer.func, ast.Attribute) and previous is not outer.func):
+                    return False
+                return False
+            if isinstance(outer, ast.Assign) and depth < 2:
+                made = [d for d in self.module.bindings.definitions if d.statement is outer]
+                readers = [r for d in made for r in self.module.bindings.readers(d)]
+                behind = [r for r in readers if r not in self.inside and self._behind(r)]
+                if any(self._divides(r, depth + 1) for r in behind):
+                    return True
+            previous = outer
+        return False
+
+    def _step_reads(self) -> list[ast.expr]:
+        """The reads behind the loop of the number that it counts its batches by."""
+        if not is_enumerated(self.module, self.loop.iter) or not isinstance(self.loop.target, ast.Tuple):
+            return []
+        counter = self.loop.target.elts[0]
+        made = [d for d in self.module.bindings.definitions if d.node is counter]
+        return [r for d in made for r in self.module.bindings.readers(d) if r not in self.inside]
+
+    def _unconditional(self, node: ast.AST) -> bool:
+        """Whether every rank that runs the loop runs a place too."""
+        around = set(self.module.around(self.loop))
+        return all(n in around for n in self.module.around(node) if isinstance(n, _BLOCKS))
+
+
+def _tests_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+
+
+def _bare(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
+        node = node.func.value
+    return node
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
+def _is_zero(node: ast.expr) -> bool:
+    """0, a tensor or array of zeros, a display of them."""
+    node = _bare(node)
+    if isinstance(node, ast.Constant):
+        return type(node.value) in (int, float) and node.value == 0
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return bool(node.elts) and all(_is_zero(e) for e in node.elts)
+    if isinstance(node, ast.Dict):
+        return all(_is_zero(v) for v in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return isinstance(node.left, ast.List) and _is_zero(node.left)
+    if not isinstance(node, ast.Call):
+        return False
+    name = last_name(node.func)
+    if name in ("tensor", "Tensor", "array") and node.args:
+        return _is_zero(node.args[0])
+    if name == "defaultdict":
+        return len(node.args) == 1 and ast.unparse(node.args[0]) in ("int", "float")
+    return name in _ZEROS and (name not in ("float", "int", "Counter") or not node.args)
+
+
+def _is_empty(node: ast.expr) -> bool:
+    """An empty list or array, or None."""
+    node = _bare(node)
+    if isinstance(node, ast.Constant):
+        return node.value is None
+    if isinstance(node, ast.List):
+        return not node.elts
+    if isinstance(node, ast.Call) and last_name(node.func) in _EMPTY:
+        given = node.args[0] if node.args else None
+        nothing = isinstance(given, (ast.List, ast.Tuple)) and not given.elts
+        zero = isinstance(given, ast.Constant) and given.value == 0 and last_name(node.func) in ("zeros", "empty")
+        return given is None or nothing or zero
+    return False
+
+
+__all__ = ["understand"]

@@ -1,0 +1,441 @@
+"""Read expressions of an evaluation loop: how the value of each depends on the samples of the batch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.calling import default_of
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
+from shardfix.analysis.metrics.quantities import (
+    BATCH,
+    CONSTANT,
+    COUNT,
+    OUTPUT,
+    SAMPLE,
+    SAMPLES,
+    SUM,
+    TOTALS,
+    UNKNOWN,
+    Value,
+    either,
+    operated,
+    paired,
+    unknown,
+)
+
+_LOOPS = (ast.For, ast.AsyncFor)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_DEPTH = 3  # project functions that are read inside one another
+_OWN_LOSS = frozenset({"loss", "losses"})
+
+
+class Values:
+    """The values of expressions in one loop over a loader, or in a project function that such a loop calls.
+
+    Args:
+        inside: the nodes of the loop (of the function): what is bound elsewhere is the same for every batch.
+        loop: the loop over the loader.
+        examples: whether the loader gives lists of samples, not collated.
+        given: what a function's parameters are.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        inside: ast.AST,
+        loop: ast.AST | None = None,
+        *,
+        examples: bool = False,
+        given: Mapping[str, Value] | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.module = module
+        self.inside = set(ast.walk(inside))
+        self.loop = loop
+        self.examples = examples
+        self.given = given or {}
+        self.depth = depth
+        self._known: dict[ast.AST, Value] = {}
+        self._open: set[ast.AST] = set()
+
+    def of(self, node: ast.AST) -> Value:
+        """How an expression depends on the batch."""
+        if node in self._known:
+            return self._known[node]
+        if node in self._open:
+            return UNKNOWN
+        self._open.add(node)
+        found = self._read(node)
+        if found.kind == "unknown" and found.what is None:
+            found = unknown(node)
+        self._open.discard(node)
+        self._known[node] = found
+        return found
+
+    def _read(self, node: ast.AST) -> Value:
+        if isinstance(node, (ast.Constant, ast.Lambda)):
+            return CONSTANT
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node)
+        if isinstance(node, ast.Call):
+            return self.call(node)
+        if isinstance(node, ast.BinOp):
+            return operated(node.op, self.of(node.left), self.of(node.right))
+        if isinstance(node, ast.Compare):
+            return self._compared(node)
+        if isinstance(node, ast.UnaryOp):
+            value = self.of(node.operand)
+            return SUM if value.kind == "count" else value
+        if isinstance(node, ast.BoolOp):
+            return self.together(node.values)
+        if isinstance(node, ast.IfExp):
+            return self._chosen(node)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return self._display(node)
+        if isinstance(node, _COMPREHENSIONS):
+            return self._comprehension(node)
+        if isinstance(node, (ast.JoinedStr, ast.Set, ast.Dict)):
+            return self.together([n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)])
+        if isinstance(node, (ast.FormattedValue, ast.NamedExpr, ast.Starred)):
+            return self.of(node.value)
+        return CONSTANT if isinstance(node, ast.Slice) and not any(ast.iter_child_nodes(node)) else UNKNOWN
+
+    def together(self, nodes: Sequence[ast.expr]) -> Value:
+        """What a function of these values alone gives, which knows no other sample than theirs."""
+        kinds = {self.of(n).kind for n in nodes} - {"constant"}
+        if not kinds:
+            return CONSTANT
+        if kinds <= {"sample", "place"} and "sample" in kinds:
+            return SAMPLE
+        if kinds == {"time"}:
+            return Value("time")
+        return next((v for n in nodes if (v := self.of(n)).kind == "unknown"), UNKNOWN)
+
+    # -- names -----------------------------------------------------------------------------------------------
+
+    def _name(self, node: ast.Name) -> Value:
+        definitions = self.module.bindings.reaching(node)
+        if not definitions:
+            return CONSTANT
+        found = [self._defined(d) for d in definitions]
+        if len(found) > 1 and any(v.kind != "constant" for v in found):
+            # `x = None` before the loop, or `if x is None: x = default`: the other value is what counts.
+            found = [
+                v
+                for d, v in zip(definitions, found, strict=True)
+                if not (isinstance(d.value, ast.Constant) and d.value.value is None)
+            ] or found
+        return either(list(found))
+
+    def _defined(self, d: Definition) -> Value:
+        if d.kind == "parameter" and d.key in self.given:
+            return self.given[d.key]
+        if d.node not in self.inside:
+            return CONSTANT
+        if d.kind == "parameter":
+            scope = d.scope
+            default = default_of(scope, d.key) if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+            return CONSTANT if default is not None else UNKNOWN
+        if d.kind == "loop":
+            return self._looped(d)
+        if d.kind == "assign" and d.value is not None:
+            return self._taken(d.value, d.index) if not self._grows(d) else self._grown(d)
+        return CONSTANT if d.kind in ("import", "function", "class") else UNKNOWN
+
+    def _taken(self, value: ast.expr, index: int | None) -> Value:
+        whole = self.of(value)
+        if index is None:
+            return whole
+        if whole.kind == "batch":
+            return SAMPLES
+        if whole.kind in ("samples", "elements", "transposed", "sum", "count", "mean"):
+            return unknown(value)
+        if whole.kind == "output":
+            return OUTPUT
+        return whole.item(index if index >= 0 else None)
+
+    def _grows(self, d: Definition) -> bool:
+        """Whether a list begins empty, to be filled."""
+        return isinstance(d.value, (ast.List, ast.Call)) and ast.unparse(d.value) in ("[]", "list()")
+
+    def _grown(self, d: Definition) -> Value:
+        """A list that a function fills: what is appended, all alike."""
+        added: list[Value] = []
+        for reader in self.module.bindings.readers(d):
+            method = self.module.parents[reader]
+            call = self.module.parents[method] if isinstance(method, ast.Attribute) else None
+            if isinstance(call, ast.Call) and call.func is method and isinstance(method, ast.Attribute):
+                if method.attr != "append" or len(call.args) != 1 or self.per_sample_around(call, d.statement):
+                    return UNKNOWN
+                added.append(self.of(call.args[0]))
+        return Value("list", (either(added),)) if added else UNKNOWN
+
+    def per_sample_around(self, node: ast.AST, until: ast.AST) -> bool:
+        """Whether a loop over samples stands between a node and the block of a statement."""
+        block = self.module.parents[until]
+        for outer in self.module.around(node):
+            if outer is block:
+                return False
+            if isinstance(outer, _LOOPS) and self.iterated(outer.iter).kind in ("sample", "output"):
+                return True
+        return False
+
+    def _looped(self, d: Definition) -> Value:
+        loop, iterable = d.statement, d.value
+        if iterable is None:
+            return UNKNOWN
+        if loop is self.loop:
+            whole = Value("examples") if self.examples else BATCH
+            if is_enumerated(self.module, iterable):
+                return Value("step") if d.index == 0 else whole if d.index == 1 else SAMPLES
+            return whole if d.index is None else SAMPLES
+        return self.part(iterable, d.index)
+
+    def part(self, iterable: ast.expr, index: int | None) -> Value:
+        """What a loop over an expression binds: its target, or the item of a position in that."""
+        if isinstance(iterable, ast.Call) and not isinstance(iterable.func, ast.Attribute):
+            name = last_name(iterable.func)
+            if name == "enumerate" and iterable.args:
+                inner = self.iterated(iterable.args[0])
+                per_sample = inner.kind in ("sample", "output")
+                if index == 0:
+                    return Value("place") if per_sample else CONSTANT if inner.kind == "constant" else UNKNOWN
+                return inner
+            if name == "zip" and index is not None and 0 <= index < len(iterable.args):
+                whole = self.iterated(iterable)
+                return whole if whole.kind in ("sample", "unknown") else self.iterated(iterable.args[index])
+            if name in ("tqdm", "list", "tuple", "sorted", "reversed") and iterable.args:
+                return self.part(iterable.args[0], index)
+        if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute):
+            if iterable.func.attr in ("items", "values", "keys") and self.of(iterable.func.value).kind == "batch":
+                key = iterable.func.attr == "keys" or (iterable.func.attr == "items" and index == 0)
+                return CONSTANT if key else SAMPLES
+        return self.iterated(iterable)
+
+    def iterated(self, iterable: ast.expr) -> Value:
+        """One turn of a loop over an expression: ``sample`` if it takes the batch's samples one by one, ``output`` if
+        it takes what a model gives one by one."""
+        if isinstance(iterable, ast.Call) and not isinstance(iterable.func, ast.Attribute):
+            name = last_name(iterable.func)
+            if name == "zip" and iterable.args:
+                parts = [self.iterated(a) for a in iterable.args]
+                if any(p.kind == "sample" for p in parts) and all(p.kind in ("sample", "output") for p in parts):
+                    return SAMPLE
+                return either(parts)
+            if name in ("enumerate", "tqdm", "list", "tuple", "reversed") and iterable.args:
+                return self.iterated(iterable.args[0])
+            if name == "range":
+                if len(iterable.args) == 1 and self.of(iterable.args[0]).kind == "count":
+                    return Value("sample")
+                return self.together(iterable.args)
+        value = self.of(iterable)
+        if value.kind in ("samples", "examples"):
+            return SAMPLE
+        if value.kind in ("list", "items"):
+            return either(list(value.items))
+        if value.kind in ("output", "constant", "sample"):
+            return value
+        return unknown(iterable)
+
+    # -- parts -----------------------------------------------------------------------------------------------
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        definitions = [d for d in self.module.bindings.reaching(node) if d.node in self.inside]
+        if definitions:
+            return either([self._defined(d) for d in definitions])
+        base = self.of(node.value)
+        if base.kind == "batch":
+            return SAMPLES
+        if base.kind == "output":
+            return unknown(node) if node.attr in _OWN_LOSS else OUTPUT
+        if base.kind in ("samples", "transposed") and node.attr in ("T", "mT"):
+            return Value("transposed")
+        if node.attr in ("data", "real"):
+            return base
+        return base if base.kind in ("constant", "sample", "unknown", "time") else unknown(node)
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        shaped = self._shape(node)
+        if shaped is not None:
+            return shaped
+        base, index = self.of(node.value), node.slice
+        number = index.value if isinstance(index, ast.Constant) and isinstance(index.value, int) else None
+        if base.kind == "batch":
+            return BATCH if isinstance(index, ast.Slice) else SAMPLES
+        if base.kind in ("items", "list"):
+            return base.item(number) if not isinstance(index, ast.Slice) else UNKNOWN
+        place = self.of(index) if not isinstance(index, (ast.Slice, ast.Tuple)) else CONSTANT
+        if base.kind in ("samples", "output", "examples") and (place.kind == "place" or place.kind == "sample"):
+            return SAMPLE if self._is_place(index) else unknown(node)
+        if base.kind == "output":
+            named = isinstance(index, ast.Constant) and index.value in _OWN_LOSS
+            return unknown(node) if named else OUTPUT
+        if base.kind == "samples":
+            if isinstance(index, ast.Tuple) and index.elts and _is_all(index.elts[0]):
+                return SAMPLES
+            return Value("elements") if place.kind == "samples" else unknown(node)
+        if base.kind == "transposed":
+            return base if isinstance(index, ast.Slice) else SAMPLES if number is not None else unknown(node)
+        if base.kind == "elements":
+            return base if place.kind in ("samples", "elements") else unknown(node)
+        if base.kind in TOTALS | {"mean"}:
+            return Value("sum") if base.kind == "count" else base
+        if base.kind == "constant":
+            return place if place.kind in ("constant", "sample", "samples") else unknown(node)
+        return base if base.kind in ("sample", "unknown") else unknown(node)
+
+    def _is_place(self, index: ast.expr) -> bool:
+        """Whether an index is the number that a loop over the samples counts."""
+        if not isinstance(index, ast.Name):
+            return False
+        return all(
+            d.kind == "loop" and self._looped(d).kind in ("place", "sample")
+            for d in self.module.bindings.reaching(index)
+        )
+
+    def _shape(self, node: ast.Subscript) -> Value | None:
+        """``x.shape[0]``, ``x.size()[0]``."""
+        of: ast.expr | None = None
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            of = node.value.value
+        elif isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+            of = node.value.func.value if node.value.func.attr == "size" and not node.value.args else None
+        if of is None:
+            return None
+        first = isinstance(node.slice, ast.Constant) and node.slice.value == 0
+        kind = self.of(of).kind
+        if kind == "samples":
+            return COUNT if first else unknown(node)
+        return Value(kind) if kind in ("constant", "sample") else unknown(node)
+
+    def _compared(self, node: ast.Compare) -> Value:
+        if len(node.comparators) != 1:
+            return self.together([node.left, *node.comparators])
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
+            return self.together([node.left, node.comparators[0]])
+        left, right = self.of(node.left), self.of(node.comparators[0])
+        found = paired(left, right)
+        return SAMPLES if found.kind == "output" else found
+
+    def _chosen(self, node: ast.IfExp) -> Value:
+        test = self.of(node.test).kind
+        if test == "constant":
+            return either([self.of(node.body), self.of(node.orelse)])
+        return self.together([node.test, node.body, node.orelse]) if test == "sample" else unknown(node)
+
+    def _display(self, node: ast.Tuple | ast.List) -> Value:
+        if any(isinstance(e, ast.Starred) for e in node.elts):
+            return UNKNOWN
+        values = tuple(self.of(e) for e in node.elts)
+        if values and all(v.kind in ("sample", "constant") for v in values) and any(v.kind == "sample" for v in values):
+            return SAMPLE
+        return Value("items", values) if any(v.kind != "constant" for v in values) else CONSTANT
+
+    def _comprehension(self, node: ast.AST) -> Value:
+        generators: list[ast.comprehension] = getattr(node, "generators", [])
+        generator = generators[0]
+        turn = self.iterated(generator.iter)
+        if isinstance(node, ast.DictComp):
+            return BATCH if self._moves(generator, node.value) else self.together([node.value])
+        element: ast.expr = getattr(node, "elt", generator.iter)
+        over = self.of(generator.iter).kind
+        if over == "batch" and len(generators) == 1:
+            return BATCH if self._moves(generator, element) else unknown(node)
+        if turn.kind == "sample" and over != "sample":
+            value = self.of(element)
+            if len(generators) > 1 or generator.ifs:
+                return Value("elements") if value.kind in ("sample", "constant") else unknown(node)
+            return SAMPLES if value.kind in ("sample", "constant") else unknown(node)
+        if turn.kind == "output" and len(generators) == 1 and not generator.ifs:
+            return OUTPUT
+        value = self.of(element)
+        if turn.kind in ("constant", "sample") and value.kind in ("constant", "sample", "time"):
+            return self.together([element, *(g.iter for g in generators)])
+        if turn.kind == "constant":
+            return Value("list", (value,))
+        return Value("list", (value,)) if over in ("list", "items") else unknown(node)
+
+    def _moves(self, generator: ast.comprehension, element: ast.expr) -> bool:
+        """``(t.to(device) for t in batch)``, ``{k: v.cuda() for k, v in batch.items()}``: the batch, elsewhere."""
+        names = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
+        over = generator.iter
+        if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
+            over = over.func.value
+        while isinstance(element, ast.IfExp):
+            element = element.body
+        while isinstance(element, ast.Call) and isinstance(element.func, ast.Attribute):
+            if element.func.attr not in ("to", "cuda", "cpu", "long", "float", "detach"):
+                return False
+            element = element.func.value
+        return isinstance(element, ast.Name) and element.id in names and self.of(over).kind == "batch"
+
+    # -- calls -----------------------------------------------------------------------------------------------
+
+    def call(self, call: ast.Call) -> Value:
+        """What a call gives: of torch, numpy and Python by what they do; of a project function by reading it."""
+        names = self.module.callee(call)
+        if names & CLOCKS:
+            return Value("time")
+        found = function_value(self, call, names)
+        if found is None and isinstance(call.func, ast.Attribute):
+            found = method_value(self, call, call.func)
+        if found is None:
+            found = self._project(call)
+        return found if found is not None else self._opaque(call)
+
+    def _project(self, call: ast.Call) -> Value | None:
+        """What a project function gives back for these arguments, if its returns are understood."""
+        functions = self.module.called_functions(call)
+        if len(functions) != 1 or self.depth >= _DEPTH or isinstance(functions[0], ast.AsyncFunctionDef):
+            return None
+        function = functions[0]
+        if function.name in ("__init__", "forward", "__call__"):
+            return None
+        given: dict[str, Value] = {}
+        for argument in arguments_of(call):
+            parameter = self.module.parameter_of(function, call, argument)
+            if parameter is None:
+                return None
+            given[parameter.arg] = self.of(argument)
+        home = self.module.home(function)
+        inner = Values(home, function, given=given, depth=self.depth + 1)
+        returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and home.function(n) is function]
+        values = [inner.of(r.value) for r in returns if r.value is not None]
+        if not values or len(values) != len(returns):
+            return None
+        found = either(values)
+        known = found.kind != "unknown" and not any(v.kind == "unknown" for v in found.items)
+        return found if known else None
+
+    def _opaque(self, call: ast.Call) -> Value:
+        """A function that is not looked into: it makes of rows what may be rows, of a sample what is one sample's."""
+        values = [self.of(a.value if isinstance(a, ast.Starred) else a) for a in arguments_of(call)]
+        if isinstance(call.func, ast.Attribute):
+            values.append(self.of(call.func.value))
+        kinds = {v.kind for v in values} - {"constant", "place"}
+        if not kinds:
+            return CONSTANT
+        if kinds == {"sample"}:
+            return SAMPLE
+        if kinds <= {"samples", "output", "batch", "examples", "elements", "transposed", "sample"}:
+            return OUTPUT
+        return unknown(call)
+
+
+def _is_all(index: ast.expr) -> bool:
+    """``:`` or ``...`` in a subscript."""
+    if isinstance(index, ast.Slice):
+        return not any(ast.iter_child_nodes(index))
+    return isinstance(index, ast.Constant) and index.value is Ellipsis
+
+
+__all__ = ["Values"]
