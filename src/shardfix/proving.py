@@ -13,6 +13,9 @@ from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.sites import Site
 from shardfix.planning import Plan, sites_of
 from shardfix.proof.launch import Verifier, VerifierError, torch_available
+from shardfix.proof.measure import with_metrics
+from shardfix.proof.metric import MetricRecipe
+from shardfix.proof.metric_recipe import metric_recipes
 from shardfix.proof.model import CONDITIONS, Kind, Proof, Recipe
 from shardfix.proof.recipe import Unproven, recipe
 from shardfix.proof.stronger import stronger
@@ -72,12 +75,15 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str
     recipes: list[Recipe] = []
     proofs: list[Proof] = []
     run: dict[str, Site] = {}
+    metrics: dict[str, list[MetricRecipe] | Unproven] = {}
     for change in staged.plan.changes:
         for location in change.sites:
             pair = _pair(old, new, location)
             if pair is None:
                 proofs.append(_unproven(location, "the rewritten loader was not found again in its file"))
                 continue
+            if change.codemod == "reduce_eval_metrics":
+                metrics[str(location)] = metric_recipes(*pair)
             made = _recipe_of(change, *pair, root)
             if isinstance(made, Unproven):
                 proofs.append(_unproven(location, str(made), stronger(pair[0], project=made.project)))
@@ -85,6 +91,7 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str
                 recipes.append(made)
                 run[made.site] = pair[0]
     proofs.extend(_run(recipes, run, verifier))
+    proofs = with_metrics(proofs, metrics, verifier)
     order = {str(location): i for i, location in enumerate(loc for c in staged.plan.changes for loc in c.sites)}
     return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
 

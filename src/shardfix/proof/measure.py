@@ -76,16 +76,17 @@ def _recipes(given: Sequence[MetricRecipe] | Unproven) -> Sequence[MetricRecipe]
 
 
 def _together(proof: Proof, metrics: Sequence[MetricProof]) -> Proof:
-    """The worst verdict of all, with the reasons for it."""
+    """The worst verdict of all, with the reasons for it; what is proven of a metric says more than of its loader."""
     verdicts = [proof.verdict, *(m.verdict for m in metrics)]
     worst: Verdict = max(verdicts, key=_ORDER.index)
-    reasons = [reason for m in metrics if m.verdict == worst for reason in m.reasons]
+    own = () if worst == "proven" and metrics else proof.reasons if proof.verdict == worst else ()
     return replace(
         proof,
         verdict=worst,
-        reasons=(*(proof.reasons if proof.verdict == worst else ()), *reasons),
+        reasons=(*own, *(line for m in metrics if m.verdict == worst for line in (*m.reasons, *m.told))),
+        padded=0 if metrics and worst == "proven" else proof.padded,  # it is taken out of what is evaluated
         stand_ins=tuple(dict.fromkeys((*proof.stand_ins, *(s for m in metrics for s in m.stand_ins)))),
-        told=(*proof.told, *(line for m in metrics for line in (*m.told, m.control) if line)),
+        told=(*proof.told, *(m.control for m in metrics if m.control)),
     )
 
 

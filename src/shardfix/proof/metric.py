@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardfix.proof.model import StandIn, Variant, Verdict
+from shardfix.proof.model import Group, StandIn, Variant, Verdict
 
 _CLOSE = 1e-6  # sums of floats in another order; a sample counted twice or a wrong denominator is far off
 _NAMED = 3  # values named in one reason
@@ -31,7 +31,7 @@ class MetricRecipe:
     """One evaluation to be proven: as it was and as it is.
 
     ``weighted`` names the values that are told to be means over batches: where the last batch is ragged, one process
-    weighs it like a full one, and several ranks have other batches.
+    weighs it like a full one, and several ranks have other batches. ``group``: see ``Recipe``.
     """
 
     site: str
@@ -39,6 +39,7 @@ class MetricRecipe:
     after: Evaluation
     stand_ins: tuple[StandIn, ...] = ()
     weighted: tuple[str, ...] = ()
+    group: Group = "optional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +95,13 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
     texts exactly, others but for rounding), each sample is read by exactly one rank, the result gives the same in one
     process, and the original, put through the same run, does the work of all ranks on each or has a part only.
     """
-    # where the original needs a process group, one process is a group of one
+    # where the program always has a process group, or the original needs one, one process is a group of one
     single = sorted(
         (r for r in runs if r.variant == "before" and r.world == 1), key=lambda r: (bool(_failure(r)), r.grouped)
     )
     alone = {run.size: run for run in reversed(single)}
-    needs_group = any(run.grouped for run in alone.values())
-    after = [run for run in runs if run.variant == "after" and (run.grouped or not needs_group)]
+    grouped = recipe.group == "always" or any(run.grouped for run in alone.values())
+    after = [run for run in runs if run.variant == "after" and (run.grouped or not grouped)]
     if not alone or not after:
         return _proof(recipe, "unproven", "nothing was run")
     for run in alone.values():
@@ -193,7 +194,7 @@ def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, 
     names = [n for n in expected.values if n not in recipe.weighted] or list(expected.values)
     plain = [n for n in names if isinstance(expected.values[n], (int, float))] or names
     values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in plain[:_NAMED])
-    return f"the metric of {worlds} ranks is that of one process: {values} ({run.size} samples)"
+    return f"{worlds} ranks evaluate every sample once and get the metric of one process: {values} ({run.size} samples)"
 
 
 def _drift(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> list[str]:

@@ -1,0 +1,335 @@
+"""From an evaluation loop to statements that can be run: what it gathers, what is made of that, and nothing else.
+
+What a model, a loss or a batch decides is replaced by stand-ins (``stand_ins``) that a batch's indices decide; the
+sums, the reduction, the divisions and the order of all of it stay the program's own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loops.accumulation import root_of
+from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.gathering import Gathering, Write
+from shardfix.analysis.metrics.values import Values
+from shardfix.proof.afterwards import Afterwards
+from shardfix.proof.choices import text_of
+from shardfix.proof.regime import call, name
+from shardfix.proof.slice import assign
+from shardfix.proof.stop import Stop
+
+_JOINS = frozenset({"cat", "concat", "concatenate", "vstack", "append"})
+_NUMBERS = frozenset({"item", "tolist", "size", "numel", "len", "int", "float", "sum", "round"})
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Statements that run an evaluation, and the texts of the values they keep, in order.
+
+    The value number n is kept as ``VALUES["#n"]``; with its text stands whether it goes by the number of batches.
+    """
+
+    statements: str
+    kept: tuple[tuple[str, bool], ...]
+    stand_ins: dict[str, str]
+
+
+def evaluated(
+    module: Module,
+    loop: ast.For,
+    loaders: Sequence[str],
+    dataset: str,
+    names: Sequence[str],
+    weighted: Sequence[str] = (),
+    examples: bool = False,
+) -> Evaluated:
+    """The statements of one loop over a loader and of what follows it.
+
+    Args:
+        module: the file of the loop.
+        loaders: how the loader is written there; ``dataset``: how its dataset is.
+        names: the accumulators, as they are written; ``weighted``: those that add up means over batches or count these.
+        examples: whether batches are lists of samples that are not collated.
+
+    Raises:
+        Stop: something of it is not understood.
+    """
+    return _Loop(module, loop, loaders, dataset, names, weighted, examples).evaluated()
+
+
+@dataclass
+class _Loop:
+    module: Module
+    loop: ast.For
+    loaders: Sequence[str]
+    dataset: str
+    names: Sequence[str]
+    weighted: Sequence[str]
+    examples: bool
+    stand_ins: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values = Values(self.module, self.loop, self.loop, examples=self.examples)
+        self.after = Afterwards(self.module, self.loaders, self.dataset, self.stand_ins)
+        gathering = Gathering(self.module, self.loop, self.values)
+        self.writes = [w for w in gathering.writes if w.name in self.names]
+        self.inside = set(ast.walk(self.loop))
+        self.after.weighted.update(self.weighted)
+
+    def evaluated(self) -> Evaluated:
+        starts: list[ast.stmt] = []
+        outer = False
+        for write in self.writes:
+            variable = self.after.track(write.name)
+            start = self._start(write)
+            if not any(isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == variable for s in starts):
+                starts.append(assign(variable, self._first_value(write, start)))
+            outer = outer or self._around(start)
+        target = self.loop.target
+        if is_enumerated(self.module, self.loop.iter) and isinstance(target, ast.Tuple):
+            self.after.tracked[ast.unparse(target.elts[0])] = "STEP"
+            self.after.weighted.add(ast.unparse(target.elts[0]))
+        body: list[ast.stmt] = []
+        for write in self.writes:
+            body += self._added(write)
+        batches = call(name("enumerate"), call(name("BATCHES"), name("loader")))
+        step = ast.Tuple([ast.Name("STEP", ast.Store()), ast.Name("BATCH", ast.Store())], ast.Store())
+        run: list[ast.stmt] = [ast.For(step, batches, body or [ast.Pass()], [])]
+        for block, at in self._following():
+            for statement in block[at + 1 :]:
+                run += self.after.statement(statement)
+        for accumulator in dict.fromkeys(w.name for w in self.writes):
+            drifts = accumulator in self.after.weighted
+            run += self.after.keep(accumulator, name(self.after.tracked[accumulator]), drifts)
+        if outer:  # what an outer loop does not begin anew is gathered over its turns
+            run = [ast.For(ast.Name("TURN", ast.Store()), call(name("range"), ast.Constant(2)), run, [])]
+        statements = [assign("VALUES", ast.Dict([], [])), *starts, *run]
+        text = ast.unparse(ast.fix_missing_locations(ast.Module(statements, [])))
+        return Evaluated("\n".join([*self.after.imports, text]), tuple(self.after.kept), self.stand_ins)
+
+    # -- before the loop -------------------------------------------------------------------------------------
+
+    def _start(self, write: Write) -> Definition:
+        """The assignment that an accumulator begins with."""
+        target = write.target
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        found = [d for d in self.module.bindings.reaching(target) if d.node not in self.inside]
+        if len(found) != 1 or found[0].kind != "assign" or found[0].value is None:
+            raise self.stop(f"what `{write.name}` begins with is not seen", write.statement)
+        return found[0]
+
+    def _first_value(self, write: Write, start: Definition) -> ast.expr:
+        value = start.value
+        assert value is not None
+        if start.index is not None:
+            if not isinstance(value, (ast.Tuple, ast.List)) or not 0 <= start.index < len(value.elts):
+                raise self.stop(f"what `{write.name}` begins with is not seen", value)
+            value = value.elts[start.index]
+        if write.meter is not None:
+            meter = write.meter
+            self.after.meters[write.name] = meter
+            self.stand_ins[text_of(value)] = "a meter that adds up a sum and a count"
+            attributes = (meter.sum, meter.count, meter.average)
+            return call(name("METER"), *(ast.Constant(attribute) for attribute in attributes))
+        return self.after.first(value)
+
+    def _around(self, start: Definition) -> bool:
+        """Whether a loop stands around the loop over the batches and not around what its accumulator begins with."""
+        begun = set(self.module.around(start.node))
+        function = self.module.scope(self.loop)
+        for outer in self.module.around(self.loop):
+            if outer is function:
+                return False
+            if isinstance(outer, (ast.For, ast.While)) and outer not in begun:
+                return True
+        return False
+
+    def _following(self) -> list[tuple[list[ast.stmt], int]]:
+        """The blocks whose statements run after the loop, up to the next turn of a loop around it."""
+        found: list[tuple[list[ast.stmt], int]] = []
+        statement: ast.stmt = self.loop
+        scope = self.module.scope(self.loop)
+        while True:
+            block = self.module.block(statement)
+            if statement in block:
+                found.append((block, block.index(statement)))
+            outer = self.module.parents[statement]
+            if outer is scope or not isinstance(outer, ast.stmt) or isinstance(outer, (ast.For, ast.While)):
+                return found
+            statement = outer
+
+    # -- in the loop -----------------------------------------------------------------------------------------
+
+    def _added(self, write: Write) -> list[ast.stmt]:
+        """What one statement adds, by stand-ins."""
+        s = write.statement
+        tests = self._tests(s)
+        sample = any(isinstance(t, ast.For) for t in tests)
+        variable = self.after.tracked[write.name]
+        target = self._target(write, sample)
+        made: list[ast.stmt]
+        if isinstance(s, ast.AugAssign):
+            made = [ast.AugAssign(target, s.op, self.part(s.value, sample))]
+        elif isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Attribute):
+            parts = [self.part(a, sample) for a in s.value.args]
+            keywords = [ast.keyword(k.arg, self.part(k.value, sample)) for k in s.value.keywords]
+            if write.meter is not None:
+                order = {write.meter.value: 0, write.meter.weight: 1}
+                parts += [k.value for k in sorted(keywords, key=lambda k: order.get(k.arg or "", 0))]
+                made = [ast.Expr(call(ast.Attribute(name(variable), "update", ast.Load()), *parts))]
+            else:
+                method = ast.Attribute(name(variable), s.value.func.attr, ast.Load())
+                made = [ast.Expr(call(method, *parts))]
+        elif isinstance(s, ast.Assign):
+            made = [self._joined(s, variable, sample)]
+        else:
+            raise self.stop(f"how `{text_of_statement(s)}` adds is not followed", s)
+        for test in tests:
+            if isinstance(test, ast.For):
+                made = [ast.For(ast.Name("SAMPLE", ast.Store()), name("BATCH"), made, [])]
+            else:
+                chosen = call(name("OF"), ast.Constant(ast.unparse(test)), name("SAMPLE"))
+                made = [ast.If(ast.BinOp(chosen, ast.Mod(), ast.Constant(2)), made, [])]
+        return made
+
+    def _tests(self, statement: ast.stmt) -> list[ast.For | ast.expr]:
+        """The loop over samples around a statement and the conditions in that, from within outwards."""
+        found: list[ast.For | ast.expr] = []
+        conditions: list[ast.For | ast.expr] = []
+        previous: ast.AST = statement
+        for outer in self.module.around(statement):
+            if outer is self.loop:
+                return found
+            if isinstance(outer, ast.If):
+                test = outer.test if previous in outer.body else ast.UnaryOp(ast.Not(), outer.test)
+                conditions.append(test)
+            elif isinstance(outer, ast.For):
+                if self.values.iterated(outer.iter).kind not in ("sample", "output") or found:
+                    raise self.stop("a loop in the loop over the batches is not followed", outer)
+                found = [*conditions, outer]
+                conditions = []
+            elif isinstance(outer, (ast.While, ast.Try)):
+                raise self.stop("a loop in the loop over the batches is not followed", outer)
+            previous = outer
+        return found
+
+    def _target(self, write: Write, sample: bool) -> ast.Name | ast.Subscript:
+        """What is added to: a name, or an item of it."""
+        target = write.target
+        variable = self.after.tracked[write.name]
+        if not isinstance(target, ast.Subscript):
+            return ast.Name(variable, ast.Store())
+        if root_of(target.value) != ast.unparse(target.value):
+            raise self.stop("an item of an item is not followed", target)
+        if self.values.of(target.slice).kind == "constant":
+            key = self.after.value(target.slice)
+        elif sample:
+            # whatever it holds, two keys are there
+            key = ast.BinOp(
+                call(name("OF"), ast.Constant(ast.unparse(target.slice)), name("SAMPLE")), ast.Mod(), ast.Constant(2)
+            )
+        else:
+            raise self.stop(f"which item of `{write.name}` is added to is not followed", target)
+        return ast.Subscript(name(variable), key, ast.Store())
+
+    def _joined(self, s: ast.Assign, variable: str, sample: bool) -> ast.stmt:
+        """``x = x + e``, ``x = torch.cat((x, e))``, ``x = e if x is None else torch.cat((x, e))``."""
+        own, value = ast.unparse(s.targets[0]), s.value
+        if isinstance(value, ast.IfExp):
+            value = value.orelse if isinstance(value.orelse, ast.Call) else value.body
+        if isinstance(value, ast.BinOp):
+            rest: ast.expr = value
+            chain: list[tuple[ast.operator, ast.expr]] = []
+            while isinstance(rest, ast.BinOp):
+                chain.insert(0, (rest.op, rest.right))
+                rest = rest.left
+            if ast.unparse(rest) == own:
+                total: ast.expr = name(variable)
+                for op, part in chain:
+                    total = ast.BinOp(total, op, self.part(part, sample))
+                return assign(variable, total)
+        if isinstance(value, ast.Call) and last_name(value.func) in _JOINS and value.args:
+            parts = value.args[0].elts if isinstance(value.args[0], (ast.Tuple, ast.List)) else value.args
+            added = [p for p in parts if ast.unparse(p) != own]
+            if len(added) == 1:
+                return assign(variable, call(name("JOIN"), name(variable), self.part(added[0], sample)))
+        raise self.stop(f"how `{text_of_statement(s)}` adds is not followed", s)
+
+    def part(self, node: ast.expr, sample: bool) -> ast.expr:
+        """An expression of the loop, by stand-ins."""
+        value = self.values.of(node)
+        kind = value.kind
+        if kind == "constant":
+            return self.after.value(node)
+        if isinstance(node, ast.BinOp) and kind != "unknown":
+            return ast.BinOp(self.part(node.left, sample), node.op, self.part(node.right, sample))
+        if isinstance(node, ast.UnaryOp) and kind in ("sum", "count", "mean"):
+            return ast.UnaryOp(node.op, self.part(node.operand, sample))
+        if isinstance(node, (ast.Tuple, ast.List)) and kind == "items":
+            return type(node)([self.part(e, sample) for e in node.elts], ast.Load())
+        words = text_of(node)
+        text = ast.Constant(words)
+        if kind == "count":
+            return self._noted(node, "the number of samples", call(name("COUNT"), name("BATCH")))
+        if kind == "sum":
+            made = call(name("SUM" if "loss" in words.lower() else "HITS"), text, name("BATCH"))
+            return self._noted(node, "a sum over the samples", self._as_given(node, made))
+        if kind == "mean":
+            return self._noted(
+                node, "a mean over the samples", self._as_given(node, call(name("MEAN"), text, name("BATCH")))
+            )
+        if kind in ("sample", "output", "samples") and sample:
+            return self._noted(node, "a number for the sample", call(name("OF"), text, name("SAMPLE")))
+        if kind in ("samples", "output", "examples"):
+            rows = call(name("ROWS"), text, name("BATCH"))
+            return self._noted(node, "a number for each sample", self._as_given(node, rows))
+        raise self.stop(f"`{text_of(node)}` is not seen to be a sum, a mean or a value of samples", node)
+
+    def _noted(self, node: ast.expr, what: str, made: ast.expr) -> ast.expr:
+        self.stand_ins[text_of(node)] = what
+        return made
+
+    def _as_given(self, node: ast.expr, made: ast.expr) -> ast.expr:
+        """A number or list where the expression gives one, else a tensor or array of it."""
+        type_ = self._type(node)
+        return made if not type_ else call(name(type_), made)
+
+    def _type(self, node: ast.expr, depth: int = 0) -> str:
+        if isinstance(node, (ast.List, ast.ListComp)):
+            return ""
+        if isinstance(node, ast.Call):
+            function = last_name(node.func)
+            if function in ("numpy", "asarray", "array"):
+                return "ARRAY"
+            return "" if function in _NUMBERS and not self._torch_sum(node) else "TENSOR"
+        if isinstance(node, ast.Subscript) and "shape" in ast.unparse(node.value):
+            return ""
+        if isinstance(node, ast.Name) and depth < 4:
+            found = [d for d in self.module.bindings.reaching(node) if d.node in self.inside and d.value is not None]
+            types = {
+                self._type(d.value, depth + 1) for d in found if d.kind == "assign" and d.index is None and d.value
+            }
+            return types.pop() if len(types) == 1 else "TENSOR"
+        return "TENSOR"
+
+    def _torch_sum(self, node: ast.Call) -> bool:
+        """``(a == b).sum()``, which is a tensor, not Python's ``sum``."""
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "sum"
+
+    def stop(self, reason: str, node: ast.AST) -> Stop:
+        return Stop(reason, self.module.home(node).location(node))
+
+
+def text_of_statement(statement: ast.stmt) -> str:
+    """A statement in one short line."""
+    text = " ".join(ast.unparse(statement).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+__all__ = ["Evaluated", "evaluated"]

@@ -1,0 +1,135 @@
+"""From a loader whose metric was mended to what proves it: its evaluations before and after, ready to be run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.flow import Use
+from shardfix.analysis.metrics.model import Metric
+from shardfix.analysis.metrics.understanding import understand
+from shardfix.analysis.sites import Site
+from shardfix.proof.choices import Choices
+from shardfix.proof.evaluated import Evaluated, evaluated
+from shardfix.proof.metric import Evaluation, MetricRecipe
+from shardfix.proof.model import StandIn
+from shardfix.proof.recipe import Sliced, group_of, program
+from shardfix.proof.stop import Stop, Unproven
+
+_WEIGHTED = ("batch-mean", "opaque", "steps")
+
+
+def metric_recipes(before: Site, after: Site) -> list[MetricRecipe] | Unproven:
+    """A recipe for each loop over a loader, or why there is none.
+
+    Args:
+        before, after: the site in the original and in the rewritten source.
+    """
+    choices = Choices()
+    built: list[str] = []
+    guarded = False
+    for site in (before, after):
+        sliced = program(site, choices)
+        if isinstance(sliced, Unproven):
+            return sliced
+        built.append(_build(sliced))
+        guarded = guarded or (site is before and sliced.guarded)
+    if _is_unpadded(after):
+        built[1] += "\nloader = unpadded(loader)"
+    found: list[MetricRecipe] = []
+    old, new = list(_loops(before)), list(_loops(after))
+    if not old or len(old) != len(new):
+        return Unproven("the loop that evaluates is not found again in the rewritten source", before.location)
+    for one, other in zip(old, new, strict=True):
+        metric = understand(before.module, one, before.flow, examples=False)
+        if metric is None:
+            return Unproven("a comprehension goes over the batches", before.module.home(one.node).location(one.node))
+        try:
+            first, second = _evaluated(before, one, metric), _evaluated(after, other, metric)
+        except Stop as stop:
+            return stop.unproven
+        if len(first.kept) != len(second.kept):
+            return Unproven("what is made of the metric is not found again in the rewritten source", before.location)
+        names = _named(first)
+        stand_ins = {**choices.stand_ins, **first.stand_ins, **second.stand_ins}
+        found.append(
+            MetricRecipe(
+                str(before.location),
+                Evaluation(built[0], _with_names(first, names)),
+                Evaluation(built[1], _with_names(second, names)),
+                tuple(StandIn(text, value) for text, value in stand_ins.items()),
+                tuple(name for name, (_, weighted) in zip(names, first.kept, strict=True) if weighted),
+                group_of(before, guarded),
+            )
+        )
+    return found
+
+
+def _build(sliced: Sliced) -> str:
+    unknown = dict.fromkeys(sliced.unknown, False)
+    return (f"UNKNOWN.update({unknown!r})\n" if unknown else "") + sliced.program.build
+
+
+def _loops(site: Site) -> Iterator[Use]:
+    """One use for each loop over the loader."""
+    seen: set[ast.AST] = set()
+    for use in site.flow.of("iterate"):
+        if use.node not in seen:
+            seen.add(use.node)
+            yield use
+
+
+def _evaluated(site: Site, use: Use, metric: Metric) -> Evaluated:
+    loop = use.node
+    assert isinstance(loop, ast.For)
+    module = site.module.home(loop)
+    scope = module.scope(loop)
+    aliases = [a for a in site.flow.aliases if module.home(a) is module and module.scope(a) is scope]
+    loaders = dict.fromkeys(ast.unparse(a) for a in (use.value, *aliases) if isinstance(a, (ast.Name, ast.Attribute)))
+    near = site.dataset is not None and site.module is module and module.scope(site.call) is scope
+    return evaluated(
+        module,
+        loop,
+        list(loaders),
+        ast.unparse(site.dataset) if near and site.dataset is not None else "",
+        [a.name for a in metric.accumulators],
+        [a.name for a in metric.accumulators if a.kind in _WEIGHTED or a.why],
+    )
+
+
+def _is_unpadded(site: Site) -> bool:
+    """Whether the padding is taken out of a loader where it is built: around the construction, or right behind it."""
+    module = site.module
+    for outer in module.around(site.call):
+        if isinstance(outer, ast.Call) and last_name(outer.func) == "unpadded":
+            return True
+        if isinstance(outer, ast.stmt):
+            break
+    target = ast.unparse(site.target) if site.target is not None else ""
+    calls = [c for c in module.calls if last_name(c.func) == "unpadded" and len(c.args) == 1]
+    return any(
+        target and ast.unparse(c.args[0]) == target and module.scope(c) is module.scope(site.call) for c in calls
+    )
+
+
+def _named(first: Evaluated) -> list[str]:
+    """The texts of the kept values, told apart where two are alike."""
+    names: list[str] = []
+    for text, _ in first.kept:
+        name, n = text, 1
+        while name in names:
+            n += 1
+            name = f"{text} ({n})"
+        names.append(name)
+    return names
+
+
+def _with_names(made: Evaluated, names: list[str]) -> str:
+    text = made.statements
+    for number, name in enumerate(names):
+        text = text.replace(f"VALUES['#{number}']", f"VALUES[{name!r}]")
+    return text
+
+
+__all__ = ["metric_recipes"]
