@@ -53,15 +53,7 @@ def _ordered(site: Site) -> bool:
 
 def _prepared_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
-    pin = site.options.old_accelerate
-    if pin is not None and not _ordered(site):
-        yield Finding(
-            "SHD709",
-            where,
-            f"the project asks for {pin.text}: before 0.30 the ranks of a shuffled loader overlap, or repeat one order",
-            (pin, *site.owner_evidence),
-            "ask for accelerate>=0.30",
-        )
+    yield from _old_accelerate(site)
     setting = _shuffles_by_own_seed(site)
     if setting is not None:
         yield Finding(
@@ -119,6 +111,27 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
     yield from _gathered(site)
     yield from _not_gathered(site)
     yield from _schedules(site)
+
+
+def _old_accelerate(site: Site) -> Iterator[Finding]:
+    """A release whose shuffled loaders overlap, or repeat one order: installed, or asked for."""
+    pin, held = site.options.old_accelerate, site.options.installed_accelerate
+    if (pin is None and held is None) or _ordered(site):
+        return
+    whose, way_out = "", "ask for accelerate>=0.30"
+    if held is not None:
+        release = held.text.removeprefix("Version: ")
+        whose, way_out = f"the project's environment holds accelerate {release}", "install accelerate>=0.30 there"
+    if pin is not None:
+        whose = f"{whose}, and the project asks for {pin.text}" if whose else f"the project asks for {pin.text}"
+        way_out = "ask for accelerate>=0.30, and install it" if held is not None else way_out
+    yield Finding(
+        "SHD709",
+        site.location,
+        f"{whose}: before 0.30 the ranks of a shuffled loader overlap, or repeat one order",
+        (*(evidence for evidence in (held, pin) if evidence is not None), *site.owner_evidence),
+        way_out,
+    )
 
 
 def _shuffles_by_own_seed(site: Site) -> ast.Call | None:

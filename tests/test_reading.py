@@ -65,6 +65,73 @@ def test_only_a_shuffled_loader_is_in_danger_of_an_old_accelerate(tmp_path: Path
     assert [f.code for f in site.findings] == (["SHD709"] if verdict == "refused" else [])
 
 
+TWICE = (
+    "from accelerate import Accelerator\n"
+    "from torch.utils.data import DataLoader\n"
+    "from torch.utils.data.distributed import DistributedSampler\n"
+    "\n"
+    "accelerator = Accelerator()\n"
+    "dataset = list(range(8))\n"
+    "loader = accelerator.prepare(DataLoader(dataset, batch_size=2, sampler=DistributedSampler(dataset)))\n"
+    "for batch in loader:\n"
+    "    pass\n"
+)
+
+
+def hold(environment: Path, version: str) -> Path:
+    """Write an environment's metadata of accelerate, as pip does; the path of its interpreter."""
+    metadata = environment / "lib" / "python3.11" / "site-packages" / f"accelerate-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(f"Metadata-Version: 2.1\nName: accelerate\nVersion: {version}\n\n")
+    (environment / "pyvenv.cfg").write_text("")
+    python = environment / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize(("version", "codes"), [("0.29.3", ["SHD709"]), ("0.30.0", []), ("1.15.0", [])])
+@pytest.mark.parametrize("named", [False, True], ids=["in the project", "named with --python"])
+def test_an_installed_accelerate_below_the_floor_stops_the_edit(
+    tmp_path: Path, version: str, codes: list[str], named: bool
+) -> None:
+    root = tmp_path / "project"
+    python = hold(tmp_path / "elsewhere" if named else root / ".venv", version)
+    root.mkdir(exist_ok=True)
+    (root / "pyproject.toml").write_text("")
+    (root / "train.py").write_text(TWICE)
+    result = engine.migrate([root], config=load(root), write=False, verify="no", python=str(python) if named else None)
+    (site,) = result.sites
+    assert [f.code for f in site.findings] == codes
+    assert (site.verdict, len(result.changes)) == (("refused", 0) if codes else ("edit", 1))
+    if codes:
+        (finding,) = site.findings
+        assert finding.message == (
+            "the project's environment holds accelerate 0.29.3: before 0.30 the ranks of a shuffled loader overlap, or "
+            "repeat one order"
+        )
+        assert finding.remedy == "install accelerate>=0.30 there"
+        metadata = f"lib/python3.11/site-packages/accelerate-{version}.dist-info/METADATA"
+        place = f"{tmp_path}/elsewhere/{metadata}" if named else f".venv/{metadata}"
+        assert str(finding.evidence[0].location) == f"{place}:3:1"
+        assert finding.evidence[0].text == "Version: 0.29.3"
+
+
+def test_what_is_asked_for_and_what_is_installed_are_both_told(tmp_path: Path) -> None:
+    hold(tmp_path / ".venv", "0.27.2")
+    (tmp_path / "requirements.txt").write_text("accelerate==0.27.2\n")
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "train.py").write_text(TWICE)
+    (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
+    (finding,) = site.findings
+    assert finding.message.startswith(
+        "the project's environment holds accelerate 0.27.2, and the project asks for accelerate==0.27.2: before 0.30"
+    )
+    assert [evidence.text for evidence in finding.evidence[:2]] == ["Version: 0.27.2", "accelerate==0.27.2"]
+    assert finding.remedy == "ask for accelerate>=0.30, and install it"
+
+
 def test_the_check_that_migrate_put_there_is_no_site(tmp_path: Path) -> None:
     source = Path(engine.__file__).with_name("sanitizer.py").read_text("utf-8")
     (tmp_path / "pyproject.toml").write_text("")

@@ -96,7 +96,7 @@ def migrate(
 
     notes, left = _recover(config.root) if write else ((), ())
     with _without_collector():
-        reading = read_project(paths, config)
+        reading = read_project(paths, config, python)
         vendored = read_vendored()
         without: frozenset[Location] = frozenset()
         staged = stage(reading, vendored, without)
@@ -169,10 +169,11 @@ def verify(
     Raises:
         EngineError, SourceError: nothing was run; the message says why and what to do.
     """
+    from shardfix.analysis.checklist import checklist
     from shardfix.proving import open_verifier, prove_sites
 
     with _without_collector():
-        reading = read_project(paths, config)
+        reading = read_project(paths, config, python)
         plan = make_plan(reading.project, reading.chosen, reading.options, files=reading.files)
         verifier, _ = open_verifier("yes", python, nproc, timeout)
         assert verifier is not None
@@ -183,7 +184,7 @@ def verify(
     return replace(
         _base(config, reading),
         problems=(*reading.problems, *plan.problems),
-        sites=plan.reports,
+        sites=tuple(replace(r, checklist=checklist(plan.sites[r.location], r)) for r in plan.reports),
         notes=plan.notes,
         suppressions=plan.suppressions,
         proofs=tuple(proofs),

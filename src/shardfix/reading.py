@@ -16,6 +16,7 @@ from shardfix.analysis.sites import loader_subclasses
 from shardfix.config import Config
 from shardfix.result import Problem
 from shardfix.sources.discover import discover
+from shardfix.sources.installed import installed
 from shardfix.sources.launches import read_launches
 from shardfix.sources.prefilter import mentions, read
 from shardfix.sources.text import SourceError, SourceText, decode
@@ -84,8 +85,10 @@ def relative(path: Path, root: Path) -> str:
     return os.path.relpath(path, root).replace(os.sep, "/")
 
 
-def read_project(paths: Sequence[Path], config: Config) -> Reading:
+def read_project(paths: Sequence[Path], config: Config, python: str | None = None) -> Reading:
     """Read a project. ``paths`` choose what may be edited; facts come from every file below the root.
+
+    ``python``: the interpreter that the user named as the project's; only what it has installed is looked at.
 
     Raises:
         SourceError: a path that does not exist.
@@ -157,7 +160,12 @@ def read_project(paths: Sequence[Path], config: Config) -> Reading:
         data,
         texts,
         frozenset(files),
-        replace(config.options, old_accelerate=old_accelerate(root), launches=read_launches(root, files)),
+        replace(
+            config.options,
+            old_accelerate=old_accelerate(root),
+            installed_accelerate=installed_accelerate(root, python),
+            launches=read_launches(root, files),
+        ),
         tuple(problems),
         (*skipped, *notes),
         len(chosen),
@@ -180,6 +188,16 @@ def old_accelerate(root: Path) -> Evidence | None:
                 if version < _FLOOR or (pin["how"] == "<" and version <= _FLOOR):
                     return Evidence(Location(relative(place, root), number, 1), line.strip())
     return None
+
+
+def installed_accelerate(root: Path, python: str | None = None) -> Evidence | None:
+    """The metadata of the accelerate below 0.30 that the project's own environment holds."""
+    found = installed("accelerate", root, python)
+    if found is None or tuple(int(n) for n in re.findall(r"\d+", found.version)[:2]) >= _FLOOR:
+        return None
+    inside = found.path.is_relative_to(root)
+    path = relative(found.path, root) if inside else str(found.path)
+    return Evidence(Location(path, found.line, 1), f"Version: {found.version}")
 
 
 def reread(reading: Reading, results: dict[str, str]) -> Project:

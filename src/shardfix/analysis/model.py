@@ -177,4 +177,5 @@ class Options:
     owners: tuple[Setting, ...] = ()
     roles: tuple[Setting, ...] = ()
     old_accelerate: Evidence | None = None  # where the project asks for an accelerate below 0.30
+    installed_accelerate: Evidence | None = None  # the metadata of the one below 0.30 that its environment holds
     launches: tuple[Launch, ...] = ()  # what starts the scripts of the project
