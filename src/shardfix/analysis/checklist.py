@@ -34,7 +34,7 @@ def checklist(site: Site, report: SiteReport) -> tuple[Check, ...]:
         _by_hand(site),
         _mode(site, settings),
         _batch(site, settings),
-        _counted(site),
+        _counted(site, report),
         Check("sanitizer", "yes" if site.sanitized else "no"),
         _epoch(site, report),
     )
@@ -78,13 +78,18 @@ def _label(site: Site, arm: Arm) -> str:
 
 
 def _default(site: Site) -> str:
-    """DataLoader's own sampler: which, `shuffle=` says."""
-    value = site.arguments.value("shuffle")
-    if value is None or (isinstance(value, ast.Constant) and not value.value):
-        return "SequentialSampler (the default)"
-    if isinstance(value, ast.Constant):
-        return "RandomSampler (shuffle=True)"
-    return f"RandomSampler or SequentialSampler (shuffle={site.module.source.source(value)})"
+    """DataLoader's own sampler: which, `shuffle=` says. (In order it is none for a stream, which need not be seen.)"""
+    found: list[str] = []
+    for way in site.arguments.paths or ({},):
+        argument = way.get("shuffle")
+        value = argument.value if argument is not None else None
+        if value is None or (isinstance(value, ast.Constant) and not value.value):
+            found.append("default, in order")
+        elif isinstance(value, ast.Constant):
+            found.append("RandomSampler (shuffle=True)")
+        else:
+            found.append(f"default, shuffle={site.module.source.source(value)}")
+    return " | ".join(dict.fromkeys(found))
 
 
 def _by_hand(site: Site) -> Check:
@@ -95,7 +100,7 @@ def _by_hand(site: Site) -> Check:
     made = [arm for arm in arms if arm.kind != "none"]
     if not made:
         return Check("by hand", "unknown" if site.unseen else "no", f"`{site.unseen}` may hold one" * bool(site.unseen))
-    if all(arm.kind in ("unknown", "parameter") for arm in made):
+    if all(arm.kind in ("unknown", "parameter") and not arm.made for arm in made):
         return Check("by hand", "unknown", f"{name}{describe(tuple(made))} comes from what is not seen")
     return Check("by hand", "yes", name if len(made) == len(arms) else f"{name}, on some paths only")
 
@@ -198,31 +203,40 @@ def _mode(site: Site, settings: Settings) -> Check:
         return _accelerate_mode(site, settings)
     if owner not in _BY_SAMPLER:
         return Check("split by", owner, "in its own way")
+    answer, note = _dealt(site)
     guard = _alone(site)
     if guard is not None:
-        return Check("split by", "nobody", f"one process alone reads it (line {guard.location.line})")
+        note = f"one process alone reads it ({_line(site, guard)})"
+    return Check("split by", answer, note)
+
+
+def _dealt(site: Site) -> tuple[str, str]:
+    """What a loader that is read as it is gives each rank, by its sampler."""
     stream = _stream(site)
     if stream is not None:
-        return Check("split by", "unknown", f"whether {stream.name} yields each rank its own part is not judged here")
+        return "unknown", f"whether {stream.name} yields each rank its own part is not judged here"
     hidden = _hidden(site)
     if hidden:
-        return Check("split by", "unknown", hidden)
+        return "unknown", hidden
     given = _given(site)
     sharding = [arm for arm in given if arm.kind == "distributed" or arm.rank_aware]
     if sharding:
-        plain = [arm for arm in given if arm not in sharding]
-        return Check("split by", "its sampler", "on some paths only" if plain else "")
+        some = "on some paths only" if site.shards_sometimes else "in runs of several processes"
+        return "its sampler", some if len(sharding) < len(given) else ""
     if any(arm.kind in ("custom", "unknown", "parameter") for arm in given):
-        return Check("split by", "unknown", f"what {describe(given)} gives each rank is not seen")
-    return Check("split by", "nobody", "every rank reads all of it")
+        return "unknown", f"what {describe(given)} gives each rank is not seen"
+    return "nobody", "every rank reads all of it"
 
 
 def _accelerate_mode(site: Site, settings: Settings) -> Check:
     """How accelerate deals the batches out: ``dispatch_batches`` is None by default, which dispatches streams only."""
     split, dispatch = settings.of("split_batches"), settings.of("dispatch_batches")
-    unknown = "; ".join(s.unknown for s in (split, dispatch) if s.unknown)
+    unknown = "; ".join(dict.fromkeys(s.unknown for s in (split, dispatch) if s.unknown))
     if unknown:
         return Check("split by", "accelerate", f"how is unknown: {unknown}")
+    meshed = settings.of("parallelism_config")
+    if meshed.value is not None or meshed.unknown:
+        return Check("split by", "accelerate", "between data-parallel ranks, which parallelism_config= decides")
     dispatched = dispatch.value if dispatch.value is not None else _stream(site) is not None
     how = "dispatch: rank 0 reads and deals out" if dispatched else "shard: each rank reads its own batches"
     return Check("split by", "accelerate", how + (", each a piece of one batch (split_batches)" if split.value else ""))
@@ -249,27 +263,44 @@ def _batch(site: Site, settings: Settings) -> Check:
     size, note = _batch_size(site)
     if not size:
         return Check("batch", "unknown", note)
-    owner, many = site.owner, f"{size} x N"
+    owner, many = site.owner, f"{size} x N" if size.isdecimal() else "x N"
     if owner == "single":
-        return Check("batch", f"{size}", "one process")
+        return Check("batch", size, "one process")
     if owner == "unknown":
-        return Check("batch", f"{size} on one process", f"on N unknown: {site.ownership.missing}")
+        return Check("batch", f"{size} on one process", "on N unknown: so is who splits it")
+    notes = [note] if note else []
+    anew = _set_anew(site, size)
+    if anew is not None:
+        notes.append(f"which {_line(site, anew)} sets anew")
     if owner == "accelerate":
         split, steps = settings.of("split_batches"), settings.of("gradient_accumulation_steps")
         if split.unknown:
             return Check("batch", f"{size} on one process", f"on N unknown: {split.unknown}")
-        many = size if split.value else many
+        many = "the same" if split.value else many
         if isinstance(steps.value, int) and steps.value > 1 and site.role == "train":
-            note = f"{steps.value} such steps are accumulated"
+            notes.append(f"{steps.value} such steps are accumulated")
         elif steps.unknown.startswith("gradient_accumulation_steps") and site.role == "train":
-            note = f"accumulated over {steps.unknown.partition('=')[2]} steps"
+            notes.append(f"accumulated over {steps.unknown.partition('=')[2]} steps")
     elif owner not in _BY_SAMPLER:
         return Check("batch", f"{size} on one process", f"on N as {owner} makes it")
     elif _alone(site) is not None:
         return Check("batch", size, "one process alone reads it")
-    elif not _given(site) and _stream(site) is None and not _hidden(site):
-        note = "the same samples on every rank"
-    return Check("batch", f"{size} on one process, {many} on N", note)
+    elif _dealt(site)[0] == "nobody":
+        notes.append("the same samples on every rank")
+    return Check("batch", f"{size} on one process, {many} on N", "; ".join(notes))
+
+
+def _set_anew(site: Site, size: str) -> Evidence | None:
+    """Where the program makes the batch size from itself, as in ``args.batch_size //= ngpus``: the one that is given is
+    then no longer the one that is passed."""
+    for node in ast.walk(site.module.tree):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(site.module.source.source(target) == size for target in targets):
+                inside = [site.module.source.source(n) for n in ast.walk(node.value) if isinstance(n, ast.Attribute)]
+                if size in inside or (isinstance(node, ast.AugAssign) and "." in size):
+                    return site.module.evidence(node)
+    return None
 
 
 def _batch_size(site: Site) -> tuple[str, str]:
@@ -302,7 +333,7 @@ def _text(module: Module, node: ast.expr) -> str:
 # ---------------------------------------------------------------------------------------------- the metric
 
 
-def _counted(site: Site) -> Check:
+def _counted(site: Site, report: SiteReport) -> Check:
     """Whether an evaluation counts each sample once."""
     question = "counted once"
     if site.role == "train":
@@ -317,29 +348,39 @@ def _counted(site: Site) -> Check:
     found, shards = site.evaluation, _shards(site)
     alone = _alone(site)
     if alone is not None and found.undistributed is None:
-        line = f"line {alone.location.line}"
+        line = _line(site, alone)
+        if shards is None:
+            return Check(question, "unknown", f"one process evaluates ({line}); what part of it is not seen")
         if shards:
-            return Check(question, "no", f"one rank evaluates its own part only ({line})")
+            return Check(question, "no", f"one rank evaluates, its own part only ({line})")
         return Check(question, "yes", f"one process evaluates it whole ({line})")
     if not found.functions:
         return Check(question, "unknown", "no loop over it is seen")
     if found.sometimes is not None:
-        return Check(question, "unknown", f"one process alone on some paths (line {found.sometimes.location.line})")
+        return Check(question, "unknown", f"one process alone on some paths ({_line(site, found.sometimes)})")
     if shards is None:
         return Check(question, "unknown", "what each rank reads is not seen")
     if not shards:
+        if report.verdict == "right":
+            return Check(question, "yes", report.why)
         if found.reduction is None:
             return Check(question, "yes", "every rank evaluates all of it, for itself")
-        return Check(question, "no", f"every rank counts all of it, then they are combined ({_line(found.reduction)})")
+        both = f"every rank counts all of it, then they are combined ({_line(site, found.reduction)})"
+        if found.exact is not None and "gather_for_metrics" not in found.exact.text:
+            return Check(question, "unknown", f"{both}; whether what comes twice is dropped is not seen")
+        return Check(question, "no", both)
     if found.exact is not None:
-        return Check(question, "yes", f"padding is removed ({_line(found.exact)})")
+        return Check(question, "yes", f"padding does not reach it ({_line(site, found.exact)})")
     if site.answers.metric is not None and site.answers.metric.word == "exact":
         return Check(question, "yes", f"told: metric=exact ({site.answers.metric.where})")
+    sharding = [arm for arm in _given(site) if arm.kind == "distributed"]
+    if found.reduction is not None and sharding and all(arm.constant("drop_last") is True for arm in sharding):
+        return Check(question, "yes", "without the tail, which the sampler's drop_last=True leaves out")
     if found.reduction is not None:
         trimmed = _trimmed(site)
         if trimmed is not None:
-            return Check(question, "unknown", f"padding is removed for some of it ({_line(trimmed)})")
-        return Check(question, "no", f"padding is counted twice ({_line(found.reduction)})")
+            return Check(question, "unknown", f"padding is removed from some of it ({_line(site, trimmed)})")
+        return Check(question, "no", f"padding is counted too ({_line(site, found.reduction)})")
     return Check(question, "no", "each rank evaluates its own part and nothing combines them")
 
 
@@ -347,8 +388,7 @@ def _shards(site: Site) -> bool | None:
     """Whether each rank reads its part; None if that is not seen."""
     if site.owner == "accelerate":
         return True
-    answer = _mode(site, Settings(site)).answer
-    return {"its sampler": True, "nobody": False}.get(answer)
+    return {"its sampler": True, "nobody": False}.get(_dealt(site)[0])
 
 
 def _trimmed(site: Site) -> Evidence | None:
@@ -360,8 +400,10 @@ def _trimmed(site: Site) -> Evidence | None:
     return None
 
 
-def _line(evidence: Evidence) -> str:
-    return f"line {evidence.location.line}: {evidence.text.strip()}"
+def _line(site: Site, evidence: Evidence) -> str:
+    """A line by its number, with its file where that is another one."""
+    place = evidence.location
+    return f"line {place.line}" if place.path == site.module.path else f"{place.path}:{place.line}"
 
 
 # ---------------------------------------------------------------------------------------------- the epoch
@@ -371,19 +413,22 @@ def _epoch(site: Site, report: SiteReport) -> Check:
     """Whether what shuffles is told the epoch."""
     question = "epoch told"
     told = site.told
+    where = _line(site, site.module.evidence(told[0].call)) if told else ""
     if site.owner == "accelerate":
-        return Check(question, "yes", f"line {told[0].call.lineno}" if told else "a prepared loader tells it by itself")
+        return Check(question, "yes", where or "a prepared loader tells it by itself")
     codes = {code for change in report.changes for code in change.codes} | {f.code for f in report.findings}
     if codes & {"SHD401", "SHD402"}:
         return Check(question, "no", "every epoch repeats the first one's order" if "SHD401" in codes else "in vain")
     untold = next((f for f in report.findings if f.code in _UNTOLD), None)
     if told:
-        return Check(question, "yes", f"line {told[0].call.lineno}")
+        return Check(question, "yes", where)
     if site.answers.epoch is not None:
         return Check(question, "yes", f"told: epoch={site.answers.epoch.word} ({site.answers.epoch.where})")
-    if site.owner not in _BY_SAMPLER:
-        return Check(question, "-", "nothing is to be told")
     given = [arm for arm in _given(site) if arm.kind == "distributed" or arm.rank_aware]
+    if site.owner not in _BY_SAMPLER:
+        if site.owner == "unknown" and (given or _hidden(site)):
+            return Check(question, "unknown", site.ownership.missing)
+        return Check(question, "-", "one process" if site.owner == "single" else "nothing is to be told")
     if _hidden(site):
         return Check(question, "unknown", _hidden(site))
     if not given:
@@ -399,7 +444,9 @@ def _epoch(site: Site, report: SiteReport) -> Check:
         return Check(question, "no", "nothing is seen to tell it; whether it shuffles is not known")
     if site.epoch_loops.loops:
         return Check(question, "no", "every epoch repeats the first one's order")
-    return Check(question, "no", "no epoch loop drives it" if site.epoch_loops.why else "")
+    if site.epoch_loops.rebuilt:
+        return Check(question, "no", "it is built anew in each epoch, in the first one's order")
+    return Check(question, "no", "nothing is seen to tell it, and no loop over epochs")
 
 
 __all__ = ["Settings", "checklist"]

@@ -159,6 +159,15 @@ def maps(command: _Command) -> _Command:
     )(command)
 
 
+def checklist(command: _Command) -> _Command:
+    return click.option(
+        "--checklist/--no-checklist",
+        default=None,
+        help="Answer the checklist for each loader: its sampler, who splits, effective batch, eval counted once, "
+        "sanitizer, set_epoch.  [default: for up to 10 loaders]",
+    )(command)
+
+
 def text_or_json(command: _Command) -> _Command:
     return click.option(
         "--format",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @options.proof
 @options.import_project
 @options.maps
+@options.checklist
 @options.text_or_json
 @click.pass_context
 def command(
@@ -45,6 +46,7 @@ def command(
     timeout: float,
     import_project: bool,
     maps: str,
+    checklist: bool | None,
     form: str,
 ) -> None:
     """Prove every loader as it stands: run it in several processes and see who reads what.
@@ -103,7 +105,7 @@ def command(
     else:
 
         def page(result: RunResult) -> Page:
-            return verify_page(result, maps=cast("Maps", maps), width=width_of(sys.stdout))
+            return verify_page(result, maps=cast("Maps", maps), width=width_of(sys.stdout), checklist=checklist)
 
         print_pages(results, page, sys.stdout)
     code = 0

@@ -10,6 +10,7 @@ from typing import Any
 import shardfix
 from shardfix.analysis.model import Change, Evidence, Finding, Location, SiteReport, Step
 from shardfix.proof.model import proof_to_json
+from shardfix.report.checklist import checklist_json
 from shardfix.report.patch import diffs
 from shardfix.report.summary import proof_of, summarise
 from shardfix.result import RunResult
@@ -62,6 +63,7 @@ def _site(site: SiteReport) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in site.findings],
         "changes": [change.id for change in site.changes],
         **({"chain": [_step(step) for step in site.chain]} if site.chain else {}),
+        **({"checklist": checklist_json(site.checklist)} if site.checklist else {}),
     }
 
 

@@ -12,6 +12,7 @@ from shardfix.analysis.model import Change, Evidence, Finding, SiteReport
 from shardfix.guard import PATH as GUARD_PATH
 from shardfix.proof.causes import CAUSES
 from shardfix.proof.model import Proof
+from shardfix.report import checklist as checklists
 from shardfix.report.summary import Summary, needs_proof, proof_of, refusal, summarise
 from shardfix.report.terminal import Page, Styled
 from shardfix.result import RunResult
@@ -82,10 +83,12 @@ def migrate_page(
     return page
 
 
-def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> Page:
-    """Every loader with the verdict on it and the reasons."""
+def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80, checklist: bool | None = None) -> Page:
+    """Every loader with the verdict on it and the reasons; ``checklist``: and the answers to the checklist, None where
+    there are few loaders."""
     page = Page()
     _project(page, result)
+    shown = checklists.is_shown(checklist, len(result.sites))
     proofs: dict[str, list[Proof]] = defaultdict(list)
     for proof in result.proofs:
         proofs[proof.site].append(proof)
@@ -102,6 +105,8 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> 
             # A loader that stands and is proven needs no picture, unless it was asked for.
             if maps == "all" or proof.verdict != "proven":
                 drawn += add_map(page, proof, maps, drawn, width)
+        if shown:
+            checklists.add_checklist(page, site.checklist)
     for site_name, others in proofs.items():
         page.line(Styled(site_name, "bold"))
         for proof in others:
@@ -110,6 +115,8 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80) -> 
     summary = summarise(result)
     _counts(page, summary)
     _verdicts(page, result)
+    if not shown and checklist is None:
+        page.line("`--checklist` answers the checklist for each of them.")
     if summary.verdicts.get("edit"):
         page.line(_NEXT)
     return page
