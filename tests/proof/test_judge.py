@@ -502,3 +502,45 @@ def test_a_result_that_shuffles_what_was_read_in_order_is_refuted() -> None:
 def test_an_evaluation_may_stop_shuffling() -> None:
     proof = judge(recipe(role="eval"), [*BEFORE_SHUFFLED, *observed("after", share, ORDERED)])
     assert not proof.conditions["preserved"].startswith("failed")
+
+
+CAUSES_OF_WRONG = [
+    "unsharded",
+    "sharded-twice",
+    "frozen-epoch",
+    "per-rank-seed",
+    "missing",
+    "missing",
+    "uneven",
+    "changed",
+    "shuffled-eval",
+    "unshuffled",
+]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cause"), [(param.values, cause) for param, cause in zip(WRONG, CAUSES_OF_WRONG, strict=True)]
+)
+def test_a_refuted_recipe_names_its_cause(wrong: tuple[Any, ...], cause: str) -> None:
+    proof = judge(recipe(), [*wrong[0], *wrong[1]])
+    assert proof.cause == cause
+    assert proof_to_json(proof)["cause"] == cause
+
+
+def test_a_recipe_that_is_not_refuted_has_no_cause() -> None:
+    assert judge(recipe(), [*BEFORE, *observed("after", share, ORDERED)]).cause == ""
+
+
+def test_ranks_that_take_anothers_part_or_divide_by_another_number_are_told_by_what_they_read() -> None:
+    def anothers(rank: int, world: int, size: int, epoch: int) -> Sequence[int]:
+        return dealt(list(range(size)), 0, world)
+
+    def by_eight(rank: int, world: int, size: int, epoch: int) -> Sequence[int]:
+        return range(rank, size, 8) if world > 1 else range(size)
+
+    proof = judge(recipe(), [*BEFORE, *observed("after", anothers, ORDERED)])
+    assert proof.cause == "wrong-rank"
+    assert proof.reasons[0].startswith("2 ranks, 24 samples: rank 1 reads rank 0's part: sample 0 is read by ")
+    proof = judge(recipe(), [*BEFORE, *observed("after", by_eight, ORDERED)])
+    assert proof.cause == "wrong-replicas"
+    assert proof.reasons[0].startswith("2 ranks, 24 samples: rank r reads r, r+8, .. where 2 ranks read: ")

@@ -195,7 +195,8 @@ def share_faults(run: Observation, epoch: int, reads: Sequence[Sequence[int]], r
     else:
         missing = []
     left_out = len(missing) if reference.exact else max(0, reference.draws // once - len(counts) - rule.dropped)
-    shared = sorted(index for index in too_often if sum(index in set(read) for read in reads) > 1)
+    readers = readers_of(reads)
+    shared = sorted(index for index in too_often if readers[index] > 1)
     smaller = share_of_a_share(run, reference)
     twice = run.world > 1 and left_out > 0 and len(shared) < run.world
     twice = twice and max(map(len, reads)) <= smaller < rule.per_rank
@@ -214,6 +215,11 @@ def share_faults(run: Observation, epoch: int, reads: Sequence[Sequence[int]], r
         else:
             what = samples(missing) + " never read" if missing else f"{left_out} samples are never read"
             yield Fault("per-rank-seed", "covered", f"{what}{in_epoch(epoch)}")
+
+
+def readers_of(reads: Sequence[Sequence[int]]) -> Counter[int]:
+    """How many ranks read each sample."""
+    return Counter(index for read in reads for index in set(read))
 
 
 def duplicate_fault(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .causes import explained, root
+from .causes import root
+from .clues import explained
 from .faults import (
     ENOUGH,
     Fault,

@@ -1,16 +1,16 @@
-"""Bring what was watched into the judge's form: a row for each shard, samples by number, what there was to read."""
+"""Bring what was watched into the judge's form: samples by number, one run of the ranks, what there was to read."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .causes import Clues
-from .faults import Reference, join
+from .clues import Clues
+from .faults import Reference, visits
 from .model import Declared, Observation, RankRun
 from .observed import Built, Item, Observed, Pass, Reader
+from .rows import Rows, rows_of
 
 Holdings = Literal["same", "parts", "unlike"]
 
@@ -20,86 +20,62 @@ TORCHS = {*PLAIN, "DistributedSampler", "SeedableRandomSampler", "BatchSampler",
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One shard: the ranks that should read it, and the reader that stands for them."""
+class Seen:
+    """One loader as the judge takes it.
 
-    name: str
-    ranks: tuple[int, ...]
-    reader: Reader
+    ``run`` holds the rows as ranks and their passes as epochs. ``reference`` is ``None`` where it is not known what
+    there was to read. ``alone`` is the reader of one process, where that can be compared by number, ``samples_alone``
+    the length of its dataset. ``by_hand`` counts the samples of the ranks' own subsets together, where these are how
+    the program shards, else 0. ``whole`` are the passes that came to their end on every rank.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The shards of a loader. ``differs`` says which ranks of one row read different data, if so."""
-
-    rows: tuple[Row, ...]
-    differs: str = ""
+    rows: Rows
+    run: Observation
+    clues: Clues
+    reference: Reference | None
+    holdings: Holdings
+    alone: Reader | None
+    samples_alone: int | None
+    by_hand: int
+    whole: tuple[int, ...]
 
     @property
     def built(self) -> Built:
-        return self.rows[0].reader.built
+        return self.rows.built
 
     @property
-    def passes(self) -> int:
-        return min(len(row.reader.passes) for row in self.rows)
+    def stream(self) -> bool:
+        return self.built.kind == "stream"
 
-    def of(self, number: int) -> list[Pass]:
-        return [row.reader.passes[number] for row in self.rows]
-
-    def complete(self, number: int) -> bool:
-        return all(item.complete for item in self.of(number))
+    def reads(self, number: int) -> list[list[int]]:
+        """What each row read in a pass."""
+        return [visits(rank, number) for rank in self.run.ranks]
 
 
-def reading(observed: Observed) -> list[Reader]:
-    """The ranks that began a pass, in order."""
-    return sorted((reader for reader in observed.readers if reader.passes), key=lambda reader: reader.rank)
+def seen_of(observed: Observed, role: str) -> Seen:
+    """A watched loader, of which at least one rank began a pass, as the judge takes it."""
+    rows = rows_of(observed)
+    one_process = usable(observed.alone)
+    holdings = holdings_of(rows, one_process)
+    own_ids = ids_are_own(rows, one_process)
+    samples_alone = one_process.built.samples if one_process is not None else None
+    rows, alone = numbers_of(rows, one_process)
+    run = observation_of(rows, rows.built.samples or 0)
+    reference = reference_of(rows, alone, role, own_ids=own_ids)
+    by_hand = 0
+    if reference is not None and not reference.epochs and not reference.replacement:
+        by_hand = split_by_hand(rows, run, holdings)
+        if by_hand:
+            reference = replace(reference, draws=by_hand, distinct=None)
+    whole = tuple(number for number in range(rows.passes) if rows.complete(number))
+    return Seen(rows, run, clues_of(rows), reference, holdings, alone, samples_alone, by_hand, whole)
 
 
-def rows_of(observed: Observed) -> Rows:
-    """A row for each reading rank, or for each data-parallel rank where those are fewer.
-
-    Which ranks share a model is not told: a sampler of the right number of shards says it, else the ranks that read
-    the same do (neighbours, as in Megatron and in a mesh whose last dimension is the model's; or every n-th rank).
-    """
-    readers = reading(observed)
-    shards = observed.replicas or len(readers)
-    if shards >= len(readers) or len(readers) % shards:
-        return Rows(tuple(Row(f"rank {reader.rank}", (reader.rank,), reader) for reader in readers))
-    size = len(readers) // shards
-    said = [reader.built.shard for reader in readers]
-    groupings = [
-        [readers[start : start + size] for start in range(0, len(readers), size)],
-        [readers[start::shards] for start in range(shards)],
-    ]
-    own = [shard[1] for shard in said if shard is not None and shard[0] == shards]
-    if len(own) == len(readers) and all(count == size for count in Counter(own).values()):
-        groupings = [[[r for r, part in zip(readers, own, strict=True) if part == number] for number in sorted({*own})]]
-    agreeing = next((groups for groups in groupings if all(map(alike, groups))), None)
-    groups = agreeing or groupings[0]
-    rows = tuple(
-        Row(f"data-parallel rank {number}", tuple(reader.rank for reader in group), group[0])
-        for number, group in enumerate(groups)
-    )
-    return Rows(rows, "" if agreeing else difference(groups))
-
-
-def alike(group: Sequence[Reader]) -> bool:
-    """Whether ranks read the same, as far as both were seen."""
-    first = group[0].passes
-    return all(
-        one.batches[: len(two.batches)] == two.batches[: len(one.batches)]
-        for reader in group[1:]
-        for one, two in zip(first, reader.passes, strict=False)
-    )
-
-
-def difference(groups: Sequence[Sequence[Reader]]) -> str:
-    for group in groups:
-        for other in group[1:]:
-            if not alike([group[0], other]):
-                one, two = group[0].rank, other.rank
-                return f"ranks {one} and {two} belong to one model-parallel group but read different data"
-    return ""
+def usable(alone: Reader | None) -> Reader | None:
+    """The reader of one process, where it read anything, and not one part of several even there."""
+    if alone is None or not alone.passes or (alone.built.shard or (1, 0))[0] > 1:
+        return None
+    return alone
 
 
 # --- samples by number ---
@@ -329,27 +305,14 @@ def several_orders(rows: Rows) -> bool:
     return any(seen.batches[: len(first[0].batches)] != first[0].batches[: len(seen.batches)] for seen in first[1:])
 
 
-def names_of(rows: Rows) -> Mapping[int, str]:
-    """How the rows are called, where that is not ``rank`` and their number."""
-    names = {number: row.name for number, row in enumerate(rows.rows)}
-    return {} if all(name == f"rank {number}" for number, name in names.items()) else names
-
-
-def who_reads(observed: Observed, rows: Rows) -> str:
-    """``read by ranks 0 and 1, 3 passes``."""
-    ranks = [rank for row in rows.rows for rank in row.ranks]
-    passes = [len(reader.passes) for reader in reading(observed)]
-    low, high = min(passes), max(passes)
-    times = f"{low} pass{'es' if low != 1 else ''}" if low == high else f"{low} to {high} passes"
-    who = f"rank {ranks[0]} only" if len(ranks) == 1 and observed.world > 1 else named(sorted(ranks))
-    if observed.world == 1:
-        return f"read by one process, {times}"
-    return f"read by {who} of {observed.world}, {times}"
-
-
-def named(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if len(ranks) > 3 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"ranks {ranks[0]} to {ranks[-1]}"
-    return f"ranks {join([str(rank) for rank in ranks])}"
+def split_by_hand(rows: Rows, run: Observation, holdings: Holdings) -> int:
+    """How many samples the ranks' subsets hold together where every rank has one of its own and nothing else shards."""
+    built = [row.reader.built for row in rows.rows]
+    if len(built) < 2 or any(one.shard or one.sharder for one in built) or not rows.passes:
+        return 0
+    own = [one.subset if one.subset is not None else one.samples for one in built]
+    digests = {one.subset_digest for one in built}
+    if not (len(digests) > 1 or len(set(own)) > 1 or holdings != "same") or None in own:
+        return 0
+    reads = [set(visits(rank, 0)) for rank in run.ranks]
+    return sum(length or 0 for length in own) if sum(map(len, reads)) == len(set().union(*reads)) else 0
