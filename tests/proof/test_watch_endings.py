@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,13 @@ LOADER = "train.py:9"
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "PATIENCE_ALONE", 2.0)
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files with a short path, as sockets in it need."""
+    with tempfile.TemporaryDirectory(prefix="w", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, **asked: object) -> Run:
@@ -167,15 +175,15 @@ def test_two_runs_at_once_do_not_meet_though_both_name_one_port(
         assert one.returncode == 0, output
 
 
-def started(folder: Path, text: str) -> subprocess.Popen[bytes]:
+def started(folder: Path, temporary: Path, text: str) -> subprocess.Popen[bytes]:
     """shardfix at work on a script, once both ranks and their DataLoader workers are in the loop."""
     (folder / "train.py").write_text(text)
-    (folder / "tmp").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "shardfix", "verify", "--run", "train.py", "--epochs", "0"]
-    env = {**os.environ, "TMPDIR": str(folder / "tmp")}
+    env = {**os.environ, "TMPDIR": str(temporary)}
     child = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(list(folder.glob("at-*"))) < 2:
+        assert child.poll() is None, child.communicate()[0].decode()
         time.sleep(0.02)
     return child
 
@@ -187,31 +195,33 @@ ENDLESS = LOOP.format(what="pass").replace(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_whatever_ends_shardfix_ends_the_ranks_and_their_workers_and_its_folder(tmp_path: Path, number: int) -> None:
-    child = started(tmp_path, ENDLESS)
+def test_whatever_ends_shardfix_ends_the_ranks_and_their_workers_and_its_folder(
+    tmp_path: Path, temporary: Path, number: int
+) -> None:
+    child = started(tmp_path, temporary, ENDLESS)
     assert len(left_behind(tmp_path)) >= 4  # two ranks and a worker each, beside shardfix itself
     child.send_signal(number)
     child.communicate(timeout=30)
     assert child.returncode == (130 if number == signal.SIGINT else -number)
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and (left_behind(tmp_path) or os.listdir(tmp_path / "tmp")):
+    while time.monotonic() < deadline and (left_behind(tmp_path) or os.listdir(temporary)):
         time.sleep(0.05)
-    assert (left_behind(tmp_path), os.listdir(tmp_path / "tmp")) == ([], [])
+    assert (left_behind(tmp_path), os.listdir(temporary)) == ([], [])
 
 
-def test_killing_any_rank_at_any_moment_leaves_no_process_and_a_clear_verdict(tmp_path: Path) -> None:
+def test_killing_any_rank_at_any_moment_leaves_no_process_and_a_clear_verdict(tmp_path: Path, temporary: Path) -> None:
     luck = random.Random(4)
     for attempt in range(3):
         for path in tmp_path.glob("at-*"):
             path.unlink()
-        child = started(tmp_path, ENDLESS)
+        child = started(tmp_path, temporary, ENDLESS)
         time.sleep(luck.random() * 0.3)
         victim = luck.choice([0, 1])
         os.kill(rank_of(tmp_path, victim), signal.SIGKILL)
         output = child.communicate(timeout=40)[0].decode()
         assert child.returncode & 4, output
         assert f"rank {victim} was ended by SIGKILL (at {LOADER}, pass" in output, (attempt, output)
-        assert (left_behind(tmp_path), os.listdir(tmp_path / "tmp")) == ([], [])
+        assert (left_behind(tmp_path), os.listdir(temporary)) == ([], [])
 
 
 def rank_of(folder: Path, rank: int) -> int:
@@ -223,4 +233,4 @@ def rank_of(folder: Path, rank: int) -> int:
                     return int(name)
         except OSError:
             continue
-    raise AssertionError(f"no rank {rank} in {folder}; {tempfile.gettempdir()}")
+    raise AssertionError(f"no rank {rank} in {folder}")

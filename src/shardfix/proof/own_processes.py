@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 _CLEANER = 'cat >/dev/null; sleep 1; rm -rf -- "$1"'
+_LONGEST = 44  # of the path for temporary files: those that the ranks bind sockets in are longer, and 107 is the most
 _BUSY = frozenset("RD")  # running or on the disk, as /proc has it
 
 
@@ -27,7 +28,8 @@ class Folder:
     """A run's own folder; it goes when this process goes, and so does every process that watches its fifo."""
 
     def __enter__(self) -> Path:
-        path = tempfile.mkdtemp(prefix="shardfix-run-")
+        where = tempfile.gettempdir()
+        path = tempfile.mkdtemp(prefix="shardfix-run-", dir="/tmp" if len(where) > _LONGEST else where)
         self.path = Path(path)
         fifo = os.path.join(path, "life")
         os.mkfifo(fifo, 0o600)
