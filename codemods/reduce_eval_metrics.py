@@ -74,18 +74,19 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
         result = mended(site) if _open(site) else None
         if isinstance(result, Mended) and (options.unsafe or not result.inexact):
             found[site.location] = result
-    changes = [c for group in _together(sites, found) if (c := _change(group, found)) is not None]
-    return Planned(tuple(changes))
+    made = [_change(group, found) for group in _together(sites, found)]
+    refused = tuple((m.location, m) for m in made if isinstance(m, Finding))
+    return Planned(tuple(m for m in made if isinstance(m, Change)), refused)
 
 
-def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | None:
+def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Finding | None:
     first = group[0]
     edits: list[Edit] = []
     sharded: list[bool] = []
     for site in group:
         sampled = _sampled(site)
         if sampled is None or isinstance(sampled, Finding):
-            return None
+            return sampled
         sharded.append("distributed" in site.kinds)
         edits += [*sampled, *without_padding(site)]
     metrics = [found[site.location] for site in group]

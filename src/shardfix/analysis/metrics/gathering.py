@@ -266,22 +266,23 @@ class Gathering:
                 for part in rest:
                     found = self.summed(self.values.of(part), place, part)
                     if found is not None:
-                        self._write(target, found[0], s, place, found[1])
+                        self._write(own[0], found[0], s, place, found[1])
                 return True
         if isinstance(value, ast.IfExp) and _is_none_test(value.test) == name:
             joined = [v for v in (value.body, value.orelse) if self._joined(v, name) is not None]
             first = [v for v in (value.body, value.orelse) if v not in joined]
-            if len(joined) == 1 and len(first) == 1:
-                self._listed(target, self.values.of(first[0]), s, place, many=True)
+            added = self._joined(joined[0], name) if joined else None
+            if len(first) == 1 and added is not None and ast.unparse(added[1]) == ast.unparse(first[0]):
+                self._listed(added[0], self.values.of(first[0]), s, place, many=True)
                 return True
-        added = self._joined(value, name)
-        if added is not None:
-            self._listed(target, self.values.of(added), s, place, many=True)
+        parts_of = self._joined(value, name)
+        if parts_of is not None:
+            self._listed(parts_of[0], self.values.of(parts_of[1]), s, place, many=True)
             return True
         return False
 
-    def _joined(self, value: ast.expr, name: str) -> ast.expr | None:
-        """What is joined to the end of an array along its first dimension."""
+    def _joined(self, value: ast.expr, name: str) -> tuple[ast.expr, ast.expr] | None:
+        """An array, and what is joined to its end along its first dimension."""
         if not isinstance(value, ast.Call) or last_name(value.func) not in _JOINS:
             return None
         if last_name(value.func) == "hstack" or not any(
@@ -295,7 +296,7 @@ class Gathering:
         along += [k.value for k in value.keywords if k.arg in ("dim", "axis")]
         if any(not (isinstance(a, ast.Constant) and a.value in (0, None)) for a in along):
             return None
-        return parts[1] if len(parts) == 2 and ast.unparse(parts[0]) == name else None
+        return (parts[0], parts[1]) if len(parts) == 2 and ast.unparse(parts[0]) == name else None
 
     def _first_or_joined(self, s: ast.If, place: _Place) -> bool:
         """``if preds is None: preds = new`` with ``else: preds = np.append(preds, new, axis=0)``."""
@@ -311,13 +312,13 @@ class Gathering:
             or {ast.unparse(t.targets[0]) for t in joins} != {*starts}
         ):
             return False
-        for t in joins:
-            target = ast.unparse(t.targets[0])
-            added = self._joined(t.value, target)
-            if added is None or ast.unparse(added) != ast.unparse(starts[target]):
+        found = [self._joined(t.value, ast.unparse(t.targets[0])) for t in joins]
+        for t, parts in zip(joins, found, strict=True):
+            if parts is None or ast.unparse(parts[1]) != ast.unparse(starts[ast.unparse(t.targets[0])]):
                 return False
-        for t in joins:
-            self._listed(t.targets[0], self.values.of(starts[ast.unparse(t.targets[0])]), t, place, many=True)
+        for t, parts in zip(joins, found, strict=True):
+            if parts is not None:
+                self._listed(parts[0], self.values.of(parts[1]), t, place, many=True)
         return True
 
     def _listed(self, target: ast.expr, value: Value, s: ast.stmt, place: _Place, *, many: bool) -> None:

@@ -88,6 +88,8 @@ def either(values: list[Value]) -> Value:
         return SAMPLE
     if kinds <= TOTALS:
         return SUM
+    if kinds <= {"time", "constant"}:
+        return Value("time")
     return next((v for v in values if v.kind == "unknown" and v.what is not None), UNKNOWN)
 
 

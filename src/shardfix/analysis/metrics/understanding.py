@@ -35,17 +35,21 @@ def understand(module: Module, use: Use, flow: Flow, *, examples: bool) -> Metri
     home = module.home(loop)
     gathering = Gathering(home, loop, Values(home, loop, loop, examples=examples))
     reader = _Afterwards(home, loop, gathering, flow)
-    obstacles = list(gathering.obstacles)
+    obstacles: list[Obstacle] = []
     if loop.orelse:
         obstacles.append(Obstacle(loop, "`else` of the loop"))
     alias = _alias(home, use, flow, loop)
     obstacles += _iterated(home, use, loop)
     accumulators = reader.accumulators()
     steps = reader.steps()
-    obstacles += [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.unread)]
+    behind = [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.unread)]
     loader = home.source.source(alias) if alias is not None else ""
-    ordered = sorted(obstacles, key=lambda o: (getattr(o.node, "lineno", 0), getattr(o.node, "col_offset", 0)))
-    return Metric(loop, loader, tuple(accumulators), tuple(ordered), tuple(steps))
+    found = (*obstacles, *_by_line(gathering.obstacles), *_by_line(behind))
+    return Metric(loop, loader, tuple(accumulators), found, tuple(steps))
+
+
+def _by_line(obstacles: Sequence[Obstacle]) -> list[Obstacle]:
+    return sorted(obstacles, key=lambda o: (getattr(o.node, "lineno", 0), getattr(o.node, "col_offset", 0)))
 
 
 def _alias(module: Module, use: Use, flow: Flow, loop: ast.For) -> ast.expr | None:

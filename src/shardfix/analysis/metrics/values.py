@@ -103,7 +103,9 @@ class Values:
             return self._display(node)
         if isinstance(node, _COMPREHENSIONS):
             return self._comprehension(node)
-        if isinstance(node, (ast.JoinedStr, ast.Set, ast.Dict)):
+        if isinstance(node, ast.Dict):
+            return self._dict(node)
+        if isinstance(node, (ast.JoinedStr, ast.Set)):
             return self.together([n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)])
         if isinstance(node, (ast.FormattedValue, ast.NamedExpr, ast.Starred)):
             return self.of(node.value)
@@ -257,6 +259,8 @@ class Values:
             return SAMPLES
         if base.kind == "output":
             return unknown(node) if node.attr in _OWN_LOSS else OUTPUT
+        if base.kind == "list" and node.attr in ("values", "indices"):
+            return base.item()
         if base.kind in ("samples", "transposed") and node.attr in ("T", "mT"):
             return Value("transposed")
         if node.attr in ("data", "real"):
@@ -339,6 +343,11 @@ class Values:
         if values and all(v.kind in ("sample", "constant") for v in values) and any(v.kind == "sample" for v in values):
             return SAMPLE
         return Value("items", values) if any(v.kind != "constant" for v in values) else CONSTANT
+
+    def _dict(self, node: ast.Dict) -> Value:
+        """What is written for a model: a batch again, if its values are rows of one."""
+        kinds = {self.of(v).kind for v in node.values}
+        return BATCH if "samples" in kinds and kinds <= {"samples", "constant"} else self.together(node.values)
 
     def _comprehension(self, node: ast.AST) -> Value:
         generators: list[ast.comprehension] = getattr(node, "generators", [])
