@@ -167,13 +167,13 @@ class Verifier:
         deadline = time.monotonic() + self.timeout
         self.start()
         answers: dict[int, dict[str, Any]] = {}
-        begun = -1
+        begun: set[int] = set()
         why = ""
         if self._wait_until_ready(deadline):
             self._send(recipes)
             for message in self._messages(deadline):
                 if message["kind"] == "begin":
-                    begun = message["recipe"]
+                    begun.add(message["recipe"])
                 elif message["kind"] == "recipe":
                     answers[message["recipe"]] = message
                 elif message["kind"] == "done":
@@ -185,7 +185,7 @@ class Verifier:
         for number in range(len(recipes)):
             answer = answers.get(number)
             if answer is None:
-                place = "while this loader ran" if number == begun else "before this loader's turn"
+                place = "while this loader ran" if number in begun else "before this loader's turn"
                 found.append(f"{why} {place}")
             elif answer["error"]:
                 found.append(answer["error"])

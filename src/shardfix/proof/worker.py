@@ -5,8 +5,9 @@ reads one JSON job a line from standard input and writes JSON lines: ``ready``, 
 and ``done``. FOLDER is removed when standard input ends, for a parent that was killed and can't. torch is imported
 once; groups of ranks are forked from that, and every recipe goes through all of them.
 
-The parent hands the ranks one program at a time and waits for all answers, so a rank that raises or hangs can't
-put another recipe's collectives out of step: such a group is ended and a fresh one forked (25 to 50 ms).
+The parent hands the ranks many programs at a time and looks at each answer: the ranks must have taken part in equally
+many collectives, so that no program's can have met another's. Where they did not, or a rank raises alone, hangs or
+dies, the group is ended and that program run again by itself in a fresh one (25 to 50 ms) before the rest goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import builtins
 import contextlib
 import faulthandler
+import functools
+import gc
 import importlib
 import itertools
 import json
@@ -29,7 +32,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -63,6 +68,7 @@ STAGES = (
 )
 PROGRESS = struct.Struct("iii")  # stage, epoch, step
 IMPORTING = 5  # times as long as a rank may take for any other step
+TOGETHER = 24  # recipes whose runs go through the ranks at the same time
 PROBE = 24  # a multiple of W*B for the commonest small batch sizes
 LARGEST = 1 << 13  # a pass over more samples would take seconds
 NOT_BUILT: dict[str, Any] = {
@@ -95,6 +101,9 @@ class IndexDataset:
         found = int(self.indices[int(index)])
         ACCESSED.append(found)
         return found
+
+    def __getitems__(self, indices: Any) -> list[int]:
+        return [int(self.indices[int(index)]) for index in indices]
 
     def select(self, indices: Any) -> IndexDataset:
         return IndexDataset([self[i] for i in indices])
@@ -178,26 +187,22 @@ def import_for_extensions(
     raise ImportError(f"a recipe imports nothing, not even {name}")
 
 
+GIVEN = {"__import__": import_for_extensions, **{name: getattr(builtins, name) for name in BUILTINS}}
+
+
 def namespace(
     rank: int, world: int, grouped: bool, size: int, unknown: dict[str, bool], accelerate: bool, trusted: bool
 ) -> dict[str, Any]:
     """The names that a program may use; one that is trusted has all builtins and may import."""
-    import torch
-    import torch.distributed
-    import torch.utils.data
-    import torch.utils.data.distributed
-
     datasets: dict[str, IndexDataset] = {}
 
     def dataset(name: str = "") -> IndexDataset:
         return datasets.setdefault(name, IndexDataset(range(size)))
 
-    given = {"__import__": import_for_extensions, **{name: getattr(builtins, name) for name in BUILTINS}}
-    names: dict[str, Any] = {
-        "__builtins__": builtins if trusted else given,
+    return {
+        **library(accelerate),
+        "__builtins__": builtins if trusted else GIVEN,
         "__name__": "recipe",
-        "torch": torch,
-        "dist": torch.distributed,
         "RANK": rank,
         "WORLD_SIZE": world,
         "LOCAL_RANK": rank if grouped else -1,
@@ -207,6 +212,17 @@ def namespace(
         "THROUGH": Through,
         "UNKNOWN": unknown,
     }
+
+
+@functools.lru_cache(maxsize=None)  # noqa: UP033
+def library(accelerate: bool) -> dict[str, Any]:
+    """The modules that a program may use."""
+    import torch
+    import torch.distributed
+    import torch.utils.data
+    import torch.utils.data.distributed
+
+    names: dict[str, Any] = {"torch": torch, "dist": torch.distributed}
     if accelerate:
         import accelerate as accelerate_module
 
@@ -215,11 +231,21 @@ def namespace(
     return names
 
 
-def declared(loader: Any) -> dict[str, Any]:
-    """What a loader says of itself, through the wrappers that accelerate puts around its batch sampler."""
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.8 has no functools.cache
+def classes() -> Any:
+    """torch's classes by name, looked up once: an import statement takes longer than a batch."""
     from torch.utils import data
+    from torch.utils.data._utils.collate import default_collate
     from torch.utils.data.distributed import DistributedSampler
 
+    drawn = (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
+    names = {"loader": data.DataLoader, "distributed": DistributedSampler, "random": drawn}
+    return types.SimpleNamespace(**names, sequential=data.SequentialSampler, collate=default_collate)
+
+
+def declared(loader: Any) -> dict[str, Any]:
+    """What a loader says of itself, through the wrappers that accelerate puts around its batch sampler."""
+    known = classes()
     batch_sampler: Any = getattr(loader, "batch_sampler", None)
     while getattr(batch_sampler, "batch_sampler", None) is not None:
         batch_sampler = batch_sampler.batch_sampler
@@ -227,11 +253,11 @@ def declared(loader: Any) -> dict[str, Any]:
     sampler = getattr(source, "sampler", None)
     batch_size = getattr(source, "batch_size", None)
     shuffled: bool | None = None
-    if isinstance(sampler, DistributedSampler):
+    if isinstance(sampler, known.distributed):
         shuffled = bool(sampler.shuffle)
-    elif isinstance(sampler, (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)):
+    elif isinstance(sampler, known.random):
         shuffled = True
-    elif isinstance(sampler, data.SequentialSampler):
+    elif isinstance(sampler, known.sequential):
         shuffled = False
     try:
         draws: int | None = len(sampler) if sampler is not None else None
@@ -244,7 +270,7 @@ def declared(loader: Any) -> dict[str, Any]:
         "draws": draws,
         "shuffled": shuffled,
         "replacement": bool(getattr(sampler, "replacement", False)),
-        "sampler_drop_last": isinstance(sampler, DistributedSampler) and bool(sampler.drop_last),
+        "sampler_drop_last": isinstance(sampler, known.distributed) and bool(sampler.drop_last),
         "prepared": type(loader).__name__ in ("DataLoaderShard", "DataLoaderDispatcher"),
     }
 
@@ -263,10 +289,8 @@ def indices_of(batch: Any) -> Iterator[int]:
 
 
 def seed_everything(seed: int) -> None:
-    import torch
-
     random.seed(seed)
-    torch.manual_seed(seed)
+    sys.modules["torch"].default_generator.manual_seed(seed)  # torch.manual_seed asks every kind of device: 0.2 ms
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
 
@@ -300,6 +324,24 @@ def words_of(exception: BaseException) -> str:
     return f"{type(exception).__name__}: {message}"[:400].rstrip(": ")
 
 
+CODE: dict[tuple[str, str], Any] = {}
+
+
+def compiled(source: str, name: str) -> Any:
+    """A program's code, compiled once for all sizes."""
+    code = CODE.get((source, name))
+    if code is None:
+        code = CODE[source, name] = compile(source, name, "exec")
+    return code
+
+
+def take_indices_as_they_are(loader: Any) -> None:
+    """Leave out the making of tensors: it decides nothing, and takes half of the time of a plain loader."""
+    known = classes()
+    if type(loader) is known.loader and loader.collate_fn is known.collate:
+        loader.collate_fn = list
+
+
 def run_program(
     task: dict[str, Any], names: dict[str, Any], progress: Callable[[int, int, int], None]
 ) -> dict[str, Any]:
@@ -311,15 +353,16 @@ def run_program(
         if task["prelude"]:
             progress(4, 0, 0)
             try:
-                exec(compile(task["prelude"], "<imports>", "exec"), names)
+                exec(compiled(task["prelude"], "<imports>"), names)
             except (Exception, SystemExit) as exception:
                 unable = words_of(exception)
                 raise
         progress(1, 0, 0)
-        exec(compile(task["build"], "<recipe>", "exec"), names)
+        exec(compiled(task["build"], "<recipe>"), names)
         loader = names["loader"]
         said = declared(loader)
-        each_epoch = compile(task["each_epoch"], "<each epoch>", "exec")
+        take_indices_as_they_are(loader)
+        each_epoch = compiled(task["each_epoch"], "<each epoch>")
         limit = 4 * task["size"] + 1000
         for epoch in range(task["epochs"]):
             progress(2, epoch, 0)
@@ -328,7 +371,8 @@ def run_program(
             batches: list[list[int]] = []
             progress(3, epoch, 0)
             for batch in loader:
-                batches.append(list(indices_of(batch)))
+                plain = type(batch) is list and all(type(index) is int for index in batch)
+                batches.append(batch if plain else list(indices_of(batch)))
                 progress(3, epoch, len(batches))
                 if len(batches) > limit:
                     raise RuntimeError(f"the loader does not end: {limit} batches from {task['size']} samples")
@@ -359,6 +403,31 @@ def end_with_parent(parent: int, life: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+class NoRecord:
+    """In the place of torch's profiler marks around each batch, which cost more than the batch."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __enter__(self) -> NoRecord:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def collectives(group: Group) -> Any:
+    """How many collectives this rank has taken part in; None where that is not known."""
+    if not group.grouped or group.world == 1:
+        return 0
+    import torch.distributed as dist
+
+    try:
+        return dist.distributed_c10d._get_default_group()._get_sequence_number_for_group()  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError, ValueError):
+        return None
+
+
 def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> NoReturn:
     """A rank's life: join the group, then run one program after another."""
     import torch
@@ -380,23 +449,34 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
     def progress(*values: int) -> None:
         PROGRESS.pack_into(group.progress, rank * PROGRESS.size, *values)
 
+    if group.imports is None:
+        torch.autograd.profiler.record_function = NoRecord  # type: ignore[assignment,misc]
+    gc.freeze()
+    gc.disable()  # what a program leaves is little, and is looked for now and then
     if group.imports:
         sys.path[:0] = group.imports
         sys.argv[:] = [os.path.join(group.imports[0], "recipe.py")]
         os.chdir(group.imports[-1])
+    count = 0
     with os.fdopen(commands, "rb") as inbox:
         for line in inbox:
-            task = json.loads(line)
-            del ACCESSED[:]
-            unknown, trusted = dict(task["unknown"]), task["imports"] is not None
-            names = namespace(rank, group.world, group.grouped, task["size"], unknown, task["accelerate"], trusted)
-            if task["accelerate"]:
-                forget_accelerators()
-            seed_everything(1234 + 7919 * rank)  # ranks are seeded differently on purpose
-            answer = json.dumps(run_program(task, names, progress)).encode() + b"\n"
-            progress(0, 0, 0)
-            while answer:
-                answer = answer[os.write(answers, answer) :]
+            for task in json.loads(line):
+                del ACCESSED[:]
+                unknown, trusted = dict(task["unknown"]), task["imports"] is not None
+                names = namespace(rank, group.world, group.grouped, task["size"], unknown, task["accelerate"], trusted)
+                if task["accelerate"]:
+                    forget_accelerators()
+                seed_everything(1234 + 7919 * rank)  # ranks are seeded differently on purpose
+                before = collectives(group)
+                said = run_program(task, names, progress)
+                said["collectives"] = None if before is None else collectives(group) - before
+                answer = json.dumps(said, separators=(",", ":")).encode() + b"\n"
+                progress(0, 0, 0)
+                while answer:
+                    answer = answer[os.write(answers, answer) :]
+                count += 1
+                if count % 256 == 0:
+                    gc.collect()
     os._exit(0)
 
 
@@ -414,7 +494,6 @@ class Group:
         self.grouped = grouped
         self.imports = imports
         self.pids: list[int] = []
-        self.fresh = True
         self.open = False
 
     def start(self) -> None:
@@ -451,7 +530,6 @@ class Group:
             self.answers.append(answer_read)
             self.traces.append(trace)
         os.close(life_read)
-        self.fresh = True
         self.open = True
 
     def close(self) -> None:
@@ -474,82 +552,11 @@ class Group:
 
     def run(self, task: dict[str, Any], patience: float) -> dict[str, Any]:
         """Put one program through all ranks; ranks that stop or die are part of the answer."""
-        if not self.open:
-            self.start()
-        fresh, self.fresh = self.fresh, False
-        answers, ended = self._ask(task, patience)
-        if len(answers) < self.world:
-            stops = {rank: ended.get(rank) or self._where(rank) for rank in range(self.world) if rank not in answers}
-            self.close()
-            if not fresh:  # an earlier program may have left this group out of step: judge only in a new one
-                return self.run(task, patience)
-        else:
-            stops = {}
-            steps = {tuple(len(epoch) for epoch in answer["epochs"]) for answer in answers.values()}
-            if self.world > 1 and (len(steps) > 1 or any(answer["error"] for answer in answers.values())):
-                self.close()  # collectives may be out of step
-        nothing: dict[str, Any] = {"epochs": [], "error": "", "where": "", "unable": "", "declared": NOT_BUILT}
-        ranks = []
-        unable = ""
-        for rank in range(self.world):
-            answer = answers.get(rank, nothing)
-            ranks.append(
-                {
-                    "rank": rank,
-                    "epochs": answer["epochs"],
-                    "error": answer["error"],
-                    "where": answer["where"],
-                    "stopped": stops.get(rank, ""),
-                    "value": answer.get("value"),
-                }
-            )
-            if answer["unable"]:
-                unable = unable or answer["unable"] + (f" ({answer['where']})" if answer["where"] else "")
-        said = answers[min(answers)]["declared"] if answers else NOT_BUILT
-        return {"ranks": ranks, "declared": said, "unable": unable}
+        batch = Batch(self, [task], patience)
+        run_batches([batch])
+        return batch.results[0]
 
-    def _ask(self, task: dict[str, Any], patience: float) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        line = json.dumps(task).encode() + b"\n"
-        answers: dict[int, dict[str, Any]] = {}
-        ended: dict[int, str] = {}
-        parts: dict[int, bytes] = {}
-        seen, moved = bytes(self.progress), time.monotonic()
-        with selectors.DefaultSelector() as selector:
-            for rank, fd in enumerate(self.commands):
-                with contextlib.suppress(BrokenPipeError):  # its answer pipe says how it ended
-                    os.write(fd, line)
-                selector.register(self.answers[rank], selectors.EVENT_READ, rank)
-            if WATCH_STDIN:
-                selector.register(0, selectors.EVENT_READ, None)
-            while len(answers) + len(ended) < self.world:
-                for key, _ in selector.select(0.25):
-                    if key.data is None:
-                        if not more_from_stdin():
-                            raise ParentGone
-                        continue
-                    rank = key.data
-                    chunk = os.read(key.fd, 1 << 16)
-                    parts[rank] = parts.get(rank, b"") + chunk
-                    moved = time.monotonic()
-                    if parts[rank].endswith(b"\n"):
-                        answers[rank] = json.loads(parts[rank])
-                        selector.unregister(key.fd)
-                    elif not chunk:
-                        ended[rank] = how_it_ended(self.pids[rank])
-                        self.pids[rank] = 0
-                        selector.unregister(key.fd)
-                now = bytes(self.progress)
-                if now != seen:
-                    seen, moved = now, time.monotonic()
-                # where one rank has raised or died, the others wait for it in vain
-                broken = bool(ended) or any(answer["error"] for answer in answers.values())
-                stages = [PROGRESS.unpack_from(now, rank * PROGRESS.size)[0] for rank in range(self.world)]
-                wait = min(patience, 2.0) if broken else patience
-                if time.monotonic() - moved > (IMPORTING * wait if 4 in stages else wait):
-                    break
-        return answers, ended
-
-    def _where(self, rank: int) -> str:
+    def where(self, rank: int) -> str:
         """Where a rank that does not answer stands: its stage, and the call it is in."""
         stage, epoch, step = PROGRESS.unpack_from(self.progress, rank * PROGRESS.size)
         place = STAGES[stage]
@@ -568,6 +575,175 @@ class Group:
             if "c10d_logger" not in file:
                 return f"{place}, in {name} ({os.path.basename(file)}:{line})"
         return place
+
+
+class Batch:
+    """Programs on their way through the ranks of one group.
+
+    ``first`` is the first one without a result, ``end`` the end of what the ranks were given; ``alone``: they were
+    given one only, in a fresh group, so that its answer counts whatever it is.
+    """
+
+    def __init__(self, group: Group, tasks: list[dict[str, Any]], patience: float) -> None:
+        self.group = group
+        self.tasks = tasks
+        self.patience = patience
+        self.results: list[dict[str, Any]] = []
+        self.stuck: dict[str, dict[str, Any]] = {}
+        self.end = len(tasks)
+        self.alone = False
+
+    @property
+    def first(self) -> int:
+        return len(self.results)
+
+    def send(self, selector: selectors.BaseSelector) -> None:
+        """Give the ranks the programs from the first one on, up to the end."""
+        group = self.group
+        self.alone = self.end == self.first + 1 and not group.open
+        if not group.open:
+            group.start()
+        self.answers: list[list[dict[str, Any]]] = [[] for _ in range(group.world)]
+        self.parts = [b""] * group.world
+        self.ended: dict[int, str] = {}
+        self.seen, self.moved = bytes(group.progress), time.monotonic()
+        line = json.dumps(self.tasks[self.first : self.end], separators=(",", ":")).encode() + b"\n"
+        for rank, fd in enumerate(group.commands):
+            selector.register(group.answers[rank], selectors.EVENT_READ, (self, rank))
+            data = line
+            with contextlib.suppress(BrokenPipeError):  # its answer pipe says how it ended
+                while data:
+                    data = data[os.write(fd, data) :]
+
+    def take(self, rank: int, selector: selectors.BaseSelector) -> None:
+        """What a rank has to say: answers, or its end."""
+        chunk = os.read(self.group.answers[rank], 1 << 16)
+        self.moved = time.monotonic()
+        *lines, self.parts[rank] = (self.parts[rank] + chunk).split(b"\n")
+        self.answers[rank] += map(json.loads, lines)
+        if not chunk:
+            self.ended[rank] = how_it_ended(self.group.pids[rank])
+            self.group.pids[rank] = 0
+            selector.unregister(self.group.answers[rank])
+
+    def settle(self, selector: selectors.BaseSelector) -> bool:
+        """Take the answers that all ranks have given; whether there is nothing left to do."""
+        group = self.group
+        while self.first < self.end and all(self.answers):
+            answers = {rank: self.answers[rank][0] for rank in range(group.world)}
+            steady = in_step(list(answers.values()))
+            if not steady and not self.alone:
+                return self.restart(selector, self.first + 1)
+            for rank in range(group.world):
+                del self.answers[rank][0]
+            self.results.append(result_of(group.world, answers, {}))
+            if not steady:
+                return self.restart(selector, len(self.tasks))
+        if self.first == self.end:
+            if self.end == len(self.tasks):
+                self.leave(selector)
+                return True
+            self.leave(selector)
+            self.end = len(self.tasks)
+            self.send(selector)
+            return False
+        if self.ended or self.waited_for_ever():
+            return self.stopped(selector)
+        return False
+
+    def waited_for_ever(self) -> bool:
+        now = bytes(self.group.progress)
+        if now != self.seen:
+            self.seen, self.moved = now, time.monotonic()
+        # where one rank has raised, the others may wait for it in vain
+        broken = any(answer["error"] for answers in self.answers for answer in answers[:1])
+        wait = min(self.patience, 2.0) if broken else self.patience
+        stages = [PROGRESS.unpack_from(now, rank * PROGRESS.size)[0] for rank in range(self.group.world)]
+        return time.monotonic() - self.moved > (IMPORTING * wait if 4 in stages else wait)
+
+    def stopped(self, selector: selectors.BaseSelector) -> bool:
+        """Some rank died or does not come on."""
+        group = self.group
+        if self.alone:
+            if self.ended and len(self.ended) + sum(map(bool, self.answers)) < group.world:
+                if time.monotonic() - self.moved <= min(self.patience, 2.0):
+                    return False  # the others may still end by themselves
+            answers = {rank: given[0] for rank, given in enumerate(self.answers) if given}
+            missing = [rank for rank in range(group.world) if rank not in answers]
+            stops = {rank: self.ended.get(rank) or group.where(rank) for rank in missing}
+            self.results.append(result_of(group.world, answers, stops))
+            text = text_of(self.tasks[self.first - 1])
+            self.stuck[text] = self.results[-1]
+            while self.first < len(self.tasks) and text_of(self.tasks[self.first]) == text:
+                self.results.append(self.results[-1])  # what has hung once is not waited for again
+            return self.restart(selector, len(self.tasks))
+        done = min((len(self.answers[rank]) for rank in self.ended), default=0)
+        # those before the one in which a rank died go once more, in a group that does not come to that
+        return self.restart(selector, self.first + max(done, 1))
+
+    def restart(self, selector: selectors.BaseSelector, end: int) -> bool:
+        """End the group, and go on in a fresh one up to ``end``."""
+        self.leave(selector)
+        self.group.close()
+        self.end = end
+        if self.first == len(self.tasks):
+            return True
+        self.send(selector)
+        return False
+
+    def leave(self, selector: selectors.BaseSelector) -> None:
+        for fd in self.group.answers:
+            with contextlib.suppress(KeyError):
+                selector.unregister(fd)
+
+
+def in_step(answers: list[dict[str, Any]]) -> bool:
+    """Whether all ranks took part in equally many collectives, so that the next program finds them together."""
+    counts = {answer["collectives"] for answer in answers}
+    if None not in counts:
+        return len(counts) == 1
+    steps = {tuple(len(epoch) for epoch in answer["epochs"]) for answer in answers}
+    return len(answers) == 1 or (len(steps) == 1 and not any(answer["error"] for answer in answers))
+
+
+def text_of(task: dict[str, Any]) -> str:
+    """What tells one program from another, whatever size it is run at."""
+    return json.dumps([task["build"], task["each_epoch"], task["prelude"], sorted(dict(task["unknown"]).items())])
+
+
+def result_of(world: int, answers: dict[int, dict[str, Any]], stops: dict[int, str]) -> dict[str, Any]:
+    """What all ranks of one run said; ``stops`` says where those stand that said nothing."""
+    nothing: dict[str, Any] = {"epochs": [], "error": "", "where": "", "unable": "", "declared": NOT_BUILT}
+    nothing["value"] = None
+    ranks = []
+    unable = ""
+    for rank in range(world):
+        answer = answers.get(rank, nothing)
+        kept = {key: answer[key] for key in ("epochs", "error", "where", "value")}
+        ranks.append({"rank": rank, **kept, "stopped": stops.get(rank, "")})
+        if answer["unable"]:
+            unable = unable or answer["unable"] + (f" ({answer['where']})" if answer["where"] else "")
+    said = answers[min(answers)]["declared"] if answers else NOT_BUILT
+    return {"ranks": ranks, "declared": said, "unable": unable}
+
+
+def run_batches(batches: list[Batch]) -> None:
+    """Run batches of different groups at the same time."""
+    left = [batch for batch in batches if batch.tasks]
+    with selectors.DefaultSelector() as selector:
+        if WATCH_STDIN:
+            selector.register(0, selectors.EVENT_READ, None)
+        for batch in left:
+            batch.send(selector)
+        while left:
+            for key, _ in selector.select(0.25):
+                if key.data is None:
+                    if not more_from_stdin():
+                        raise ParentGone
+                    continue
+                batch, rank = key.data
+                batch.take(rank, selector)
+            left = [batch for batch in left if not batch.settle(selector)]
 
 
 PARENT_FDS: set[int] = set()
@@ -612,8 +788,63 @@ def how_it_ended(pid: int) -> str:
     return f"the process left with exit code {os.WEXITSTATUS(status)}"
 
 
-class Unable(Exception):
-    """A program can't be asked about its loader: what it needs before that failed."""
+@dataclass(frozen=True)
+class Ask:
+    """One run of a variant of a recipe; ``unknown`` are its booleans and what they are taken to be."""
+
+    variant: str
+    world: int
+    grouped: bool
+    size: int
+    unknown: tuple[tuple[str, bool], ...] = ()
+
+
+def observe(
+    recipe: dict[str, Any], nproc: int
+) -> Generator[list[Ask], dict[Ask, dict[str, Any]], list[dict[str, Any]]]:
+    """The runs that the judge wants of one recipe, each round of them asked for at once; the observations they make."""
+    variants = [v for v in ("before", "after") if recipe[v] is not None]
+    places = [(nproc, True), (nproc + 1, True)] if recipe["owner"] != "single" else [(1, False)]
+    rows = [tuple(row.items()) for row in assignments(list(recipe["unknown"]))]
+    seen = dict((yield [Ask(v, *place, PROBE, row) for row in rows for place in places for v in reversed(variants)]))
+    shared: dict[Any, list[Ask]] = {}
+    alone: dict[Any, list[list[Ask]]] = {}
+    for row in rows:
+        sizes: list[int] = []
+        shared[row] = []
+        for place in places:
+            probes = [seen[Ask(v, *place, PROBE, row)]["declared"]["batch_size"] for v in reversed(variants)]
+            mine = sizes_for(next((size for size in probes if size), None), place[0])
+            sizes += [size for size in mine if size not in sizes]
+            if place[1]:
+                shared[row] += [Ask(v, *place, size, row) for size in mine for v in variants]
+        alone[row] = [[Ask(v, 1, False, size, row) for v in variants] for size in sizes]
+    wanted = [ask for row in rows for ask in (*shared[row], *itertools.chain(*alone[row]))]
+    seen.update((yield wanted))
+    again: list[Ask] = []
+    for pair in (pair for row in rows for pair in alone[row]):
+        failed = [any(r["error"] or r["stopped"] for r in seen[ask]["ranks"]) for ask in pair]
+        if all(failed) or (any(failed) and recipe["group"] == "always"):
+            again += [replace(ask, grouped=True) for ask in pair]
+    seen.update((yield again))
+    order: list[Ask] = []
+    for row in rows:
+        order += shared[row]
+        for pair in alone[row]:
+            order += pair
+            order += [inside for ask in pair if (inside := replace(ask, grouped=True)) in again]
+    return [
+        {
+            "variant": ask.variant,
+            "world": ask.world,
+            "grouped": ask.grouped,
+            "size": ask.size,
+            "unknown": list(ask.unknown),
+            "ranks": seen[ask]["ranks"],
+            "declared": seen[ask]["declared"],
+        }
+        for ask in order
+    ]
 
 
 class Runs:
@@ -624,61 +855,68 @@ class Runs:
         self.epochs = epochs
         self.groups: dict[tuple[Any, ...], Group] = {}
         self.known: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self.stuck: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.stuck: dict[str, dict[str, Any]] = {}
 
-    def run(
-        self, recipe: dict[str, Any], variant: str, world: int, grouped: bool, size: int, unknown: dict[str, bool]
-    ) -> dict[str, Any]:
-        """What the ranks read of one variant of a recipe. Raises Unable where its prelude fails."""
-        program, accelerate = recipe[variant], recipe["needs_accelerate"]
+    def observe(self, recipes: list[dict[str, Any]], nproc: int) -> list[dict[str, Any]]:
+        """The answers for several recipes, whose runs go through the ranks together."""
+        answers: list[dict[str, Any]] = [{"observations": [], "error": ""} for _ in recipes]
+        waiting: list[tuple[int, Generator[list[Ask], Any, Any], list[Ask]]] = []
+        for number, recipe in enumerate(recipes):
+            observing = observe(recipe, nproc)
+            waiting.append((number, observing, next(observing)))
+        while waiting:
+            self.run([(recipes[number], ask) for number, _, asks in waiting for ask in asks])
+            left = []
+            for number, observing, asks in waiting:
+                results = {ask: self.known[self.key(recipes[number], ask)] for ask in asks}
+                unable = next((r["unable"] for r in results.values() if r["unable"]), "")
+                if unable:
+                    answers[number]["error"] = unable
+                    continue
+                try:
+                    left.append((number, observing, observing.send(results)))
+                except StopIteration as stop:
+                    answers[number]["observations"] = stop.value
+            waiting = left
+        return answers
+
+    def key(self, recipe: dict[str, Any], ask: Ask) -> tuple[Any, ...]:
         imports = tuple(recipe["imports"]) if recipe["imports"] is not None else None
-        trust = (imports, recipe["prelude"])
-        text = (*program.values(), *trust, accelerate, tuple(unknown.items()), grouped and world > 1)
-        key = (*text, world, grouped, size)
-        if text in self.stuck:  # what has hung once is not waited for again
-            stuck = self.stuck[text]
-            return {**stuck, "ranks": [r for r in stuck["ranks"] if r["rank"] < world]}
-        if key not in self.known:
-            group = self.groups.setdefault((world, grouped, imports), Group(world, grouped, imports))
-            task = {**program, "size": size, "unknown": unknown, "accelerate": accelerate, "epochs": self.epochs}
-            result = group.run({**task, "imports": imports, "prelude": recipe["prelude"]}, self.patience)
-            self.known[key] = result
-            if any(rank["stopped"] for rank in result["ranks"]):
-                self.stuck[text] = result
-        if self.known[key]["unable"]:
-            raise Unable(self.known[key]["unable"])
-        return self.known[key]
+        program = recipe[ask.variant]
+        text = (program["build"], program["each_epoch"], imports, recipe["prelude"], recipe["needs_accelerate"])
+        return (*text, ask.world, ask.grouped, ask.size, ask.unknown)
 
-    def observe(self, recipe: dict[str, Any], nproc: int) -> Iterator[dict[str, Any]]:
-        """Every observation that the judge wants of one recipe."""
-        variants = [v for v in ("before", "after") if recipe[v] is not None]
-        worlds = [] if recipe["owner"] == "single" else [nproc, nproc + 1]
-        for unknown in assignments(list(recipe["unknown"])):
-
-            def run(variant: str, world: int, grouped: bool, size: int) -> dict[str, Any]:
-                result = self.run(recipe, variant, world, grouped, size, unknown)  # noqa: B023
-                about = {"variant": variant, "world": world, "grouped": grouped, "size": size}
-                return {**about, "unknown": list(unknown.items()), **result}  # noqa: B023
-
-            alone_sizes: list[int] = []
-            for world in worlds:
-                probes = [self.run(recipe, v, world, True, PROBE, unknown) for v in reversed(variants)]
-                built = [p["declared"]["batch_size"] for p in probes if p["declared"]["batch_size"]]
-                for size in sizes_for(built[0] if built else None, world):
-                    alone_sizes += [size] * (size not in alone_sizes)
-                    for variant in variants:
-                        yield run(variant, world, True, size)
-            if not worlds:
-                probes = [self.run(recipe, v, 1, False, PROBE, unknown) for v in reversed(variants)]
-                built = [p["declared"]["batch_size"] for p in probes if p["declared"]["batch_size"]]
-                alone_sizes = sizes_for(built[0] if built else None, 1)
-            for size in alone_sizes:
-                alone = [run(variant, 1, False, size) for variant in variants]
-                yield from alone
-                failed = [any(r["error"] or r["stopped"] for r in o["ranks"]) for o in alone]
-                if all(failed) or (any(failed) and recipe["group"] == "always"):
-                    for variant in variants:
-                        yield run(variant, 1, True, size)
+    def run(self, asked: list[tuple[dict[str, Any], Ask]]) -> None:
+        """Run what is not known yet, each group its own."""
+        wanted: dict[tuple[Any, ...], dict[tuple[Any, ...], dict[str, Any]]] = {}
+        for recipe, ask in asked:
+            key = self.key(recipe, ask)
+            imports = key[2]
+            if key in self.known:
+                continue
+            task = {
+                **recipe[ask.variant],
+                "size": ask.size,
+                "unknown": dict(ask.unknown),
+                "accelerate": recipe["needs_accelerate"],
+                "epochs": self.epochs,
+                "imports": imports,
+                "prelude": recipe["prelude"],
+            }
+            stuck = self.stuck.get(f"{ask.world} {ask.grouped} {text_of(task)}")
+            if stuck is not None:  # what has hung once is not waited for again
+                self.known[key] = stuck
+            else:
+                wanted.setdefault((ask.world, ask.grouped, imports), {})[key] = task
+        batches: list[tuple[Batch, list[tuple[Any, ...]]]] = []
+        for where, tasks in wanted.items():
+            group = self.groups.setdefault(where, Group(*where))
+            batches.append((Batch(group, list(tasks.values()), self.patience), list(tasks)))
+        run_batches([batch for batch, _ in batches])
+        for batch, keys in batches:
+            self.known.update(zip(keys, batch.results))  # noqa: B905 - Python 3.8 has no strict=
+            for text, result in batch.stuck.items():
+                self.stuck[f"{batch.group.world} {batch.group.grouped} {text}"] = result
 
     def close(self) -> None:
         for group in self.groups.values():
@@ -694,17 +932,16 @@ def work(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
             missing = f"{type(exception).__name__}: {exception} ({sys.executable} -m pip install accelerate)"
     runs = Runs(job["patience"], job.get("epochs", 3))
     try:
-        for number, recipe in enumerate(job["recipes"]):
-            emit({"kind": "begin", "recipe": number})
-            if missing and recipe["needs_accelerate"]:
-                emit({"kind": "recipe", "recipe": number, "observations": [], "error": missing})
-                continue
-            answer: dict[str, Any] = {"kind": "recipe", "recipe": number, "observations": [], "error": ""}
-            try:
-                answer["observations"] = list(runs.observe(recipe, job["nproc"]))
-            except Unable as unable:
-                answer["error"] = str(unable)
-            emit(answer)
+        numbered = list(enumerate(job["recipes"]))
+        for start in range(0, len(numbered), TOGETHER):
+            chunk = numbered[start : start + TOGETHER]
+            for number, _ in chunk:
+                emit({"kind": "begin", "recipe": number})
+            able = [(number, recipe) for number, recipe in chunk if not (missing and recipe["needs_accelerate"])]
+            answers = dict(zip([n for n, _ in able], runs.observe([r for _, r in able], job["nproc"])))  # noqa: B905
+            for number, _ in chunk:
+                answer = answers.get(number, {"observations": [], "error": missing})
+                emit({"kind": "recipe", "recipe": number, **answer})
     finally:
         runs.close()
     emit({"kind": "done"})
