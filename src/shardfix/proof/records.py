@@ -20,6 +20,7 @@ class _Pass:
     contents: list[str] = field(default_factory=list)
     drawn: list[tuple[Item, ...]] = field(default_factory=list)  # of all ranks together, where rank 0 hands out
     skip: int = 0
+    length: int | None = None
     ended: bool = False
     complete: bool = False
     epoch: int | None = None
@@ -119,7 +120,7 @@ def _loaders(events: Iterable[Event]) -> dict[int, _Loader]:
         elif kind in ("pass", "draw", "step", "end"):
             one = loader.passes.setdefault(event["pass"], _Pass())
             if kind == "pass":
-                one.epoch, one.skip = event["epoch"], event["skip"]
+                one.epoch, one.skip, one.length = event["epoch"], event["skip"], event["length"]
             elif kind == "draw":
                 one.drawn.append(tuple(event["ids"]))
             elif kind == "step":
@@ -168,9 +169,14 @@ def _name(loader: _Loader, root: Path) -> str:
 
 def _passes(loader: _Loader) -> tuple[Pass, ...]:
     return tuple(
-        Pass(tuple(one.batches), one.complete, one.epoch, tuple(one.contents))
+        Pass(tuple(one.batches), _is_complete(one), one.epoch, tuple(one.contents))
         for _, one in sorted(loader.passes.items())
     )
+
+
+def _is_complete(one: _Pass) -> bool:
+    """Whether a pass came to the loader's end, or was left after as many steps as the loader says it has."""
+    return one.complete if one.ended else one.length is not None and 0 < one.length <= len(one.batches)
 
 
 def _hand_out(mine: Mapping[int, _Loader], world: int) -> None:

@@ -50,8 +50,8 @@ def _in_framework(path: str) -> bool:
 def user_place(made: object = None) -> Place:
     """The line of the user's code that is running now.
 
-    ``made`` is an object under construction: the ``__init__`` of a class of the user's is not where it is made. A
-    program that is itself an installed package is taken for the user's if nothing else is.
+    ``made`` is an object under construction: the ``__init__`` of a class of the user's is not where it is made, nor is
+    what Lightning puts around it. A program that is itself an installed package is taken for the user's if nothing else is.
     """
     frames = list(_frames(made))
     via = ""
@@ -69,12 +69,7 @@ def _frames(made: object) -> list[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        constructor = (
-            made is not None
-            and code.co_name == "__init__"
-            and bool(code.co_varnames)
-            and frame.f_locals.get(code.co_varnames[0]) is made
-        )
+        constructor = made is not None and bool(code.co_varnames) and frame.f_locals.get(code.co_varnames[0]) is made
         if not constructor and not code.co_filename.startswith(OWN):
             found.append(frame)
         frame = frame.f_back

@@ -16,7 +16,7 @@ from .built import built
 from .digests import digest
 from .options import Options
 from .places import Place, user_place
-from .samples import BaseIds, Item
+from .samples import BaseIds, Item, length_of
 
 ATTRIBUTE = "_shardfix_loader"
 PART = "_shardfix_part"  # on a loader that leaves out the beginning of another
@@ -291,7 +291,9 @@ class Recorder:
         inner = getattr(inner, "base_dataloader", inner)
         self._describe(record, inner, one)
         one.epoch = _epoch_of(inner, one.wrapper)
-        self.emit("pass", id=record.number, **{"pass": one.number}, epoch=one.epoch, skip=one.skip)
+        # some loops count the steps and never ask for the one after the last
+        length = length_of(one.wrapper) if inner._dataset_kind == 0 and not one.cut else None
+        self.emit("pass", id=record.number, **{"pass": one.number}, epoch=one.epoch, skip=one.skip, length=length)
 
     def _describe(self, record: Loader, loader: Any, one: Pass) -> None:
         try:
