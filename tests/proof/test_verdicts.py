@@ -649,6 +649,67 @@ def test_a_rank_that_repeats_and_samples_from_elsewhere_are_found() -> None:
     assert judged(foreign).cause == "foreign"
 
 
+# --- samplers of the program's own that draw less than there is ---
+
+
+def own_part(size: int, world: int, batch: int, *, stretch: bool = False, prepare: bool = True) -> Case:
+    """A sampler that takes its rank's part, in a loader that is prepared: by remainder or by stretch."""
+    share = size // world
+
+    def read(rank: int, epoch: int) -> Batches:
+        mine = range(rank * share, (rank + 1) * share) if stretch else range(rank, size, world)
+        return shard(batched(mine, batch), batch, rank, world) if prepare else batched(mine, batch)
+
+    said = built(size, batch, sampler="ByRank", manual=True, shuffled=None, draws=share)
+    return watched(read, replace(said, sharder="accelerate" if prepare else ""), world)
+
+
+def chosen(size: int, of: int, world: int, batch: int) -> Case:
+    """A sampler that chooses ``of`` of the samples, alike on every rank, in a loader that is prepared."""
+
+    def read(rank: int, epoch: int) -> Batches:
+        return shard(batched(permuted(size, 3)[:of], batch), batch, rank, world)
+
+    return watched(
+        read, built(size, batch, sampler="Chosen", manual=True, shuffled=None, draws=of, sharder="accelerate"), world
+    )
+
+
+@pytest.mark.parametrize("stretch", [True, False])
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_sampler_that_takes_its_ranks_part_must_not_be_prepared(world: int, stretch: bool) -> None:
+    proof = judged(own_part(288, world, 2, stretch=stretch))
+    assert (proof.verdict, proof.cause) == ("refuted", "sharded-twice")
+    share = 288 // world
+    assert proof.reasons[0].startswith(
+        f"sharded twice: ByRank draws {share} of 288 samples on a rank, its own part, and accelerate shards these "
+        f"again: {288 - share} of 288 samples are never read; rank 0 reads [0, "
+    )
+    assert judged(own_part(288, world, 1)).verdict == "unproven"  # a choice of samples may look like that
+    assert judge_observed(own_part(288, world, 1).observed(alone=plainly(288, 1))).cause == "sharded-twice"
+    assert judged(own_part(288, world, 2, stretch=stretch, prepare=False)).verdict == "proven"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_choice_of_samples_is_proven_only_against_one_process(world: int) -> None:
+    case = chosen(48, 48 // world, world, 2)
+    proof = judged(case)
+    assert proof.verdict == "unproven"
+    assert proof.reasons == (
+        f"Chosen draws {48 // world} of 48 samples on a rank: whether that is meant, or its own part, was not seen",
+    )
+    own = alone(lambda _: batched(permuted(48, 3)[: 48 // world], 2), replace(case.built[0], sharder=""))
+    assert judge_observed(case.observed(alone=own)).verdict == "proven"
+
+
+def test_a_sampler_that_says_it_is_never_told_the_epoch_needs_no_eight_draws() -> None:
+    case = ddp_case(12, 2, shuffle=True, told=False)
+    assert judged(case).verdict == "proven"  # that six draws are the same twice may be chance
+    proof = judged(replace(case, epochs=((0, 0, 0), (0, 0, 0))))
+    assert (proof.verdict, proof.cause) == ("refuted", "frozen-epoch")
+    assert judged(replace(ddp_case(12, 2, shuffle=True), epochs=((0, 1, 2), (0, 1, 2)))).verdict == "proven"
+
+
 # --- datasets that differ by rank ---
 
 

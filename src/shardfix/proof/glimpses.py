@@ -121,6 +121,61 @@ def shards_of_own_subsets(seen: Seen) -> bool:
     return len(subsets) > 1 and sharded and read
 
 
+def draws_a_part(seen: Seen) -> str:
+    """A sampler of the program's own that draws fewer than there are: a choice of samples, or one rank's part?
+
+    Empty where that is no question: one process told it, or the ranks together read everything.
+    """
+    built, whole = seen.built, seen.built.subset
+    if not seen.run.declared.own_sampler or seen.alone is not None or seen.stream:
+        return ""
+    if whole is None or built.draws is None or built.draws >= whole or built.replacement:
+        return ""
+    if seen.whole and len({index for read in seen.reads(seen.whole[0]) for index in read}) >= whole:
+        return ""
+    return f"{built.sampler or 'its sampler'} draws {built.draws} of {whole} samples on a rank"
+
+
+def parts_of_parts(seen: Seen) -> Fault | None:
+    """Where accelerate shards what a sampler has dealt out already: every rank's batches stay within one part.
+
+    A sampler that makes a choice of samples would have its batches dealt out in turn, whatever is in them, so that with
+    two samples or more to a batch no rank keeps to one remainder, or to one stretch, of the numbers.
+    """
+    world, built = len(seen.rows.rows), seen.built
+    whole, draws = built.subset or 0, built.draws or 0
+    if world < 2 or built.sharder != "accelerate" or not draws_a_part(seen) or not seen.whole:
+        return None
+    about_a_share = whole - world < draws * world < whole + world * (built.batch_size or 1)
+    reads = [{index for number in seen.whole for index in seen.reads(number)[row]} for row in range(world)]
+    if not about_a_share or (built.batch_size or 1) < 2 or min(map(len, reads)) < 4:
+        return None
+    first = seen.reads(seen.whole[0])
+    left = whole - len({index for read in first for index in read})
+    by_remainder = [{index % world for index in of_row} for of_row in reads]
+    by_stretch = [{index // -(-whole // world) for index in of_row} for of_row in reads]
+    for parts in (by_remainder, by_stretch):
+        if all(len(of_row) == 1 for of_row in parts) and len(set().union(*parts)) == world:
+            text = f"sharded twice: {draws_a_part(seen)}, its own part, and accelerate shards these again"
+            never = f"{left} of {whole} samples are never read; rank 0 reads {some(first[0])}"
+            return Fault("sharded-twice", "covered", f"{text}: {never}")
+    return None
+
+
+def frozen_by_its_word(seen: Seen) -> Fault | None:
+    """A shuffled sampler that says it is at the same epoch in every pass, and reads the same: needs no eight draws."""
+    built, told = seen.built, {epoch for of_rank in seen.clues.epochs for epoch in of_rank}
+    if built.sampler != "DistributedSampler" or not built.shuffled or len(told) != 1 or None in told:
+        return None
+    if len(seen.whole) < 2:
+        return None
+    first, second = (seen.reads(number) for number in seen.whole[:2])
+    if first != second or min(map(len, first)) < 2:
+        return None
+    text = f"epoch {seen.whole[1]} repeats epoch {seen.whole[0]}'s order: rank 0 reads {some(first[0])} in both"
+    return Fault("frozen-epoch", "epochs", text)
+
+
 def other_contents(seen: Seen) -> str:
     """Why equal ids may not be equal data: the first steps yield something else on each rank."""
     if all(row.reader.built.data_digest for row in seen.rows.rows) or seen.samples_alone is not None:

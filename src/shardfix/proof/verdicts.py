@@ -26,7 +26,10 @@ from .faults import (
 from .glimpses import (
     cut_faults,
     differs_from_run_to_run,
+    draws_a_part,
+    frozen_by_its_word,
     other_contents,
+    parts_of_parts,
     shards_of_own_subsets,
     stream_faults,
     worker_copies,
@@ -150,6 +153,9 @@ class Judge:
             whole = number in seen.whole
             for fault in self.whole_faults(number) if whole else cut_faults(seen, number, self.ledger):
                 found.setdefault(fault.code, (fault, number))
+        parts = parts_of_parts(seen)
+        if parts is not None and not found:
+            found[parts.code] = (parts, seen.whole[0])
         if not found and shards_of_own_subsets(seen):
             found["missing"] = (Fault("missing", "covered", "each rank shards a subset of its own"), self.shown)
         if found:
@@ -239,7 +245,10 @@ class Judge:
         reads = seen.reads(seen.whole[0])
         read = {index for of_row in reads for index in of_row}
         samples = seen.built.samples
-        if seen.by_hand and seen.holdings == "same":
+        part = draws_a_part(seen)
+        if part:
+            self.ledger.leave_open("covered", f"{part}: whether that is meant, or its own part, was not seen")
+        elif seen.by_hand and seen.holdings == "same":
             if len(read) == samples:
                 self.ledger.tell("covered", f"every rank's own subset, together all {samples} samples")
             else:
@@ -269,6 +278,12 @@ class Judge:
         else:
             cut = tuple(RankRun(rank.rank, tuple(epoch[:steps] for epoch in rank.epochs)) for rank in seen.run.ranks)
             run = replace(seen.run, ranks=cut)
+        frozen = frozen_by_its_word(seen) if reference.shuffled else None
+        if frozen is not None:
+            ledger.judged.add("epochs")
+            for fault in explained([frozen], run, seen.clues):
+                ledger.fail(fault.condition, fault.text, fault.code)
+            return
         if any(len(set(visits(rank, number))) < ENOUGH for rank in run.ranks for number in range(seen.rows.passes)):
             ledger.not_judged["epochs"] = f"fewer than {ENOUGH} draws a rank"
             return
