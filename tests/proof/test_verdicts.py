@@ -685,6 +685,8 @@ def test_a_sampler_that_takes_its_ranks_part_must_not_be_prepared(world: int, st
         f"sharded twice: ByRank draws {share} of 288 samples on a rank, its own part, and accelerate shards these "
         f"again: {288 - share} of 288 samples are never read; rank 0 reads [0, "
     )
+    assert proof.map_after is not None
+    assert len(proof.map_after.expected) == 288
     assert judged(own_part(288, world, 1)).verdict == "unproven"  # a choice of samples may look like that
     assert judge_observed(own_part(288, world, 1).observed(alone=plainly(288, 1))).cause == "sharded-twice"
     assert judged(own_part(288, world, 2, stretch=stretch, prepare=False)).verdict == "proven"

@@ -358,8 +358,9 @@ class Judge:
         reference = seen.reference
         if reference is not None and not reference.replacement and number in seen.whole:
             expected |= {index for epoch in reference.epochs for index in epoch} | set(reference.order)
-            if seen.built.samples == seen.built.subset == reference.draws and seen.holdings == "same":
-                expected |= set(range(reference.draws))
+            whole = seen.built.samples if seen.built.samples == seen.built.subset and not seen.stream else None
+            if whole and seen.holdings == "same" and (whole == reference.draws or "covered" in self.ledger.failed):
+                expected |= set(range(whole))
         shuffles = reference is not None and reference.shuffled
         orders = [tuple(visits(seen.run.ranks[0], epoch)[:8]) for epoch in range(seen.rows.passes)]
         rule = self.rule()
