@@ -19,9 +19,10 @@ from shardfix.proof.truth.samplers import SAMPLERS
 from shardfix.proof.truth.settings import SETTINGS
 from shardfix.proof.truth.table import table
 
-# The first set of modules that can be imported counts: Lightning comes as one package, and as two.
+# The first set of modules that can be imported counts: Lightning comes as one package, and as two. What torch would
+# import when a rank makes its first optimizer is imported before there are ranks: it takes seconds.
 MODULES: dict[str, list[list[str]]] = {
-    "torch": [["torch"]],
+    "torch": [["torch", "torch._dynamo"], ["torch"]],
     "accelerate": [["accelerate"]],
     "transformers": [["transformers", "transformers.trainer"]],
     "lightning": [["lightning.fabric", "lightning.pytorch"], ["lightning_fabric", "pytorch_lightning"]],
