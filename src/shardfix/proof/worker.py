@@ -67,6 +67,7 @@ STAGES = (
     "while the project's code was imported",
 )
 PROGRESS = struct.Struct("iii")  # stage, epoch, step
+STARVED = 6  # times as long where the machine does not let a rank run
 IMPORTING = 5  # times as long as a rank may take for any other step
 TOGETHER = 24  # recipes whose runs go through the ranks at the same time
 PROBE = 24  # a multiple of W*B for the commonest small batch sizes
@@ -554,7 +555,7 @@ class Group:
         """Put one program through all ranks; ranks that stop or die are part of the answer."""
         batch = Batch(self, [task], patience)
         run_batches([batch])
-        return batch.results[0]
+        return batch.results[0] or {}
 
     def where(self, rank: int) -> str:
         """Where a rank that does not answer stands: its stage, and the call it is in."""
@@ -581,15 +582,18 @@ class Batch:
     """Programs on their way through the ranks of one group.
 
     ``first`` is the first one without a result, ``end`` the end of what the ranks were given; ``alone``: they were
-    given one only, in a fresh group, so that its answer counts whatever it is.
+    given one only, in a fresh group, so that its answer counts whatever it is. With ``put_off`` a program that must be
+    run alone has no result here, so that nothing waits for it.
     """
 
-    def __init__(self, group: Group, tasks: list[dict[str, Any]], patience: float) -> None:
+    def __init__(self, group: Group, tasks: list[dict[str, Any]], patience: float, put_off: bool = False) -> None:
         self.group = group
         self.tasks = tasks
         self.patience = patience
-        self.results: list[dict[str, Any]] = []
+        self.put_off = put_off
+        self.results: list[dict[str, Any] | None] = []
         self.stuck: dict[str, dict[str, Any]] = {}
+        self.used: list[float] | None = None
         self.end = len(tasks)
         self.alone = False
 
@@ -633,7 +637,7 @@ class Batch:
             answers = {rank: self.answers[rank][0] for rank in range(group.world)}
             steady = in_step(list(answers.values()))
             if not steady and not self.alone:
-                return self.restart(selector, self.first + 1)
+                return self.suspect(selector)
             for rank in range(group.world):
                 del self.answers[rank][0]
             self.results.append(result_of(group.world, answers, {}))
@@ -659,7 +663,21 @@ class Batch:
         broken = any(answer["error"] for answers in self.answers for answer in answers[:1])
         wait = min(self.patience, 2.0) if broken else self.patience
         stages = [PROGRESS.unpack_from(now, rank * PROGRESS.size)[0] for rank in range(self.group.world)]
-        return time.monotonic() - self.moved > (IMPORTING * wait if 4 in stages else wait)
+        wait *= IMPORTING if 4 in stages else 1
+        waited = time.monotonic() - self.moved
+        if waited <= wait / 2:
+            self.used = None
+        elif self.used is None:
+            self.used = [used for used, _ in map(cpu_of, self.group.pids)]
+        elif waited > wait:
+            # a rank that wants to run and is not let (a busy machine) is waited for longer
+            starved = [
+                used - before < wait / 4
+                for before, (used, runs) in zip(self.used, map(cpu_of, self.group.pids))  # noqa: B905
+                if runs
+            ]
+            return waited > STARVED * wait or not any(starved)
+        return False
 
     def stopped(self, selector: selectors.BaseSelector) -> bool:
         """Some rank died or does not come on."""
@@ -672,14 +690,27 @@ class Batch:
             missing = [rank for rank in range(group.world) if rank not in answers]
             stops = {rank: self.ended.get(rank) or group.where(rank) for rank in missing}
             self.results.append(result_of(group.world, answers, stops))
-            text = text_of(self.tasks[self.first - 1])
-            self.stuck[text] = self.results[-1]
-            while self.first < len(self.tasks) and text_of(self.tasks[self.first]) == text:
-                self.results.append(self.results[-1])  # what has hung once is not waited for again
+            self.stuck[text_of(self.tasks[self.first - 1])] = self.results[-1] or {}
+            self.same_again()
             return self.restart(selector, len(self.tasks))
         done = min((len(self.answers[rank]) for rank in self.ended), default=0)
-        # those before the one in which a rank died go once more, in a group that does not come to that
-        return self.restart(selector, self.first + max(done, 1))
+        if done:  # those before the one in which a rank died go once more, in a group that does not come to that
+            return self.restart(selector, self.first + done)
+        return self.suspect(selector)
+
+    def suspect(self, selector: selectors.BaseSelector) -> bool:
+        """The first program must be run alone, or is left to whoever asks for it again."""
+        if not self.put_off:
+            return self.restart(selector, self.first + 1)
+        self.results.append(None)
+        self.same_again()
+        return self.restart(selector, len(self.tasks))
+
+    def same_again(self) -> None:
+        """What has hung once is not waited for again: the same program at the next sizes gets the same result."""
+        text = text_of(self.tasks[self.first - 1])
+        while self.first < len(self.tasks) and text_of(self.tasks[self.first]) == text:
+            self.results.append(self.results[-1])
 
     def restart(self, selector: selectors.BaseSelector, end: int) -> bool:
         """End the group, and go on in a fresh one up to ``end``."""
@@ -695,6 +726,16 @@ class Batch:
         for fd in self.group.answers:
             with contextlib.suppress(KeyError):
                 selector.unregister(fd)
+
+
+def cpu_of(pid: int) -> tuple[float, bool]:
+    """The seconds that a process has run, and whether it wants to; (0, False) where that is not known."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+    except OSError:
+        return 0.0, False
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), fields[0] == "R"
 
 
 def in_step(answers: list[dict[str, Any]]) -> bool:
@@ -857,26 +898,32 @@ class Runs:
         self.known: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.stuck: dict[str, dict[str, Any]] = {}
 
-    def observe(self, recipes: list[dict[str, Any]], nproc: int) -> list[dict[str, Any]]:
-        """The answers for several recipes, whose runs go through the ranks together."""
-        answers: list[dict[str, Any]] = [{"observations": [], "error": ""} for _ in recipes]
+    def observe(self, recipes: list[dict[str, Any]], nproc: int, put_off: bool = False) -> list[dict[str, Any] | None]:
+        """The answers for several recipes, whose runs go through the ranks together.
+
+        With ``put_off``, None for one of which a program must be run alone.
+        """
+        answers: list[dict[str, Any] | None] = [None] * len(recipes)
         waiting: list[tuple[int, Generator[list[Ask], Any, Any], list[Ask]]] = []
         for number, recipe in enumerate(recipes):
             observing = observe(recipe, nproc)
             waiting.append((number, observing, next(observing)))
         while waiting:
-            self.run([(recipes[number], ask) for number, _, asks in waiting for ask in asks])
+            self.run([(recipes[number], ask) for number, _, asks in waiting for ask in asks], put_off)
             left = []
             for number, observing, asks in waiting:
-                results = {ask: self.known[self.key(recipes[number], ask)] for ask in asks}
+                keys = {ask: self.key(recipes[number], ask) for ask in asks}
+                if not all(key in self.known for key in keys.values()):
+                    continue
+                results = {ask: self.known[key] for ask, key in keys.items()}
                 unable = next((r["unable"] for r in results.values() if r["unable"]), "")
                 if unable:
-                    answers[number]["error"] = unable
+                    answers[number] = {"observations": [], "error": unable}
                     continue
                 try:
                     left.append((number, observing, observing.send(results)))
                 except StopIteration as stop:
-                    answers[number]["observations"] = stop.value
+                    answers[number] = {"observations": stop.value, "error": ""}
             waiting = left
         return answers
 
@@ -886,7 +933,7 @@ class Runs:
         text = (program["build"], program["each_epoch"], imports, recipe["prelude"], recipe["needs_accelerate"])
         return (*text, ask.world, ask.grouped, ask.size, ask.unknown)
 
-    def run(self, asked: list[tuple[dict[str, Any], Ask]]) -> None:
+    def run(self, asked: list[tuple[dict[str, Any], Ask]], put_off: bool) -> None:
         """Run what is not known yet, each group its own."""
         wanted: dict[tuple[Any, ...], dict[tuple[Any, ...], dict[str, Any]]] = {}
         for recipe, ask in asked:
@@ -911,10 +958,11 @@ class Runs:
         batches: list[tuple[Batch, list[tuple[Any, ...]]]] = []
         for where, tasks in wanted.items():
             group = self.groups.setdefault(where, Group(*where))
-            batches.append((Batch(group, list(tasks.values()), self.patience), list(tasks)))
+            batches.append((Batch(group, list(tasks.values()), self.patience, put_off), list(tasks)))
         run_batches([batch for batch, _ in batches])
         for batch, keys in batches:
-            self.known.update(zip(keys, batch.results))  # noqa: B905 - Python 3.8 has no strict=
+            found = zip(keys, batch.results)  # noqa: B905 - Python 3.8 has no strict=
+            self.known.update((key, result) for key, result in found if result is not None)
             for text, result in batch.stuck.items():
                 self.stuck[f"{batch.group.world} {batch.group.grouped} {text}"] = result
 
@@ -932,16 +980,24 @@ def work(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
             missing = f"{type(exception).__name__}: {exception} ({sys.executable} -m pip install accelerate)"
     runs = Runs(job["patience"], job.get("epochs", 3))
     try:
-        numbered = list(enumerate(job["recipes"]))
-        for start in range(0, len(numbered), TOGETHER):
-            chunk = numbered[start : start + TOGETHER]
-            for number, _ in chunk:
+        late: list[int] = []
+        for start in range(0, len(job["recipes"]), TOGETHER):
+            chunk = range(start, min(start + TOGETHER, len(job["recipes"])))
+            for number in chunk:
                 emit({"kind": "begin", "recipe": number})
-            able = [(number, recipe) for number, recipe in chunk if not (missing and recipe["needs_accelerate"])]
-            answers = dict(zip([n for n, _ in able], runs.observe([r for _, r in able], job["nproc"])))  # noqa: B905
-            for number, _ in chunk:
-                answer = answers.get(number, {"observations": [], "error": missing})
-                emit({"kind": "recipe", "recipe": number, **answer})
+            able = [n for n in chunk if not (missing and job["recipes"][n]["needs_accelerate"])]
+            answers = runs.observe([job["recipes"][n] for n in able], job["nproc"], put_off=True)
+            for number, answer in zip(able, answers):  # noqa: B905 - Python 3.8 has no strict=
+                if answer is None:
+                    late.append(number)
+                else:
+                    emit({"kind": "recipe", "recipe": number, **answer})
+            for number in chunk:
+                if number not in able:
+                    emit({"kind": "recipe", "recipe": number, "observations": [], "error": missing})
+        for number in late:  # what hangs or dies is waited for when all others are done
+            (answer,) = runs.observe([job["recipes"][number]], job["nproc"])
+            emit({"kind": "recipe", "recipe": number, **(answer or {})})
     finally:
         runs.close()
     emit({"kind": "done"})
