@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import ACCELERATOR, last_name
 from shardfix.analysis.loaders.samplers import Arm, describe
-from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.model import Check, Evidence, SiteReport
+from shardfix.analysis.programs.configured import UNSEEN, Settings, literal
 from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.sites import Site
 
@@ -18,7 +15,7 @@ from shardfix.analysis.sites import Site
 _BY_SAMPLER = ("ddp", "horovod", "hf-trainer")
 _MAKES = {"sequential": "SequentialSampler", "random": "RandomSampler"}
 _UNTOLD = ("SHD909", "SHD920", "SHD921")
-_UNSEEN = object()
+_TWICE = ("SHD702", "SHD703", "SHD715")  # a rank-aware sampler, a stream or data that is split already
 
 
 def checklist(site: Site, report: SiteReport) -> tuple[Check, ...]:
@@ -28,11 +25,11 @@ def checklist(site: Site, report: SiteReport) -> tuple[Check, ...]:
         site: the loader.
         report: what became of it: what a codemod found is not asked a second time.
     """
-    settings = Settings(site)
+    settings = _settings(site)
     return (
         _sampler(site),
         _by_hand(site),
-        _mode(site, settings),
+        _mode(site, settings, report),
         _batch(site, settings),
         _counted(site, report),
         Check("sanitizer", "yes" if site.sanitized else "no"),
@@ -41,6 +38,11 @@ def checklist(site: Site, report: SiteReport) -> tuple[Check, ...]:
 
 
 # ---------------------------------------------------------------------------------------------- the sampler
+
+
+def _codes(report: SiteReport) -> set[str]:
+    """The codes of everything that is said of the loader."""
+    return {code for change in report.changes for code in change.codes} | {f.code for f in report.findings}
 
 
 def _hidden(site: Site) -> str:
@@ -121,85 +123,20 @@ def _stream(site: Site) -> ast.ClassDef | None:
 # ---------------------------------------------------------------------------------------------- who splits
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A setting of accelerate's: its literal value (None: not given), or why it is not known."""
-
-    value: object = None
-    unknown: str = ""
+def _settings(site: Site) -> Settings:
+    near = [site.module, *(site.module.home(use.node) for use in site.flow.of("prepare"))]
+    return Settings(near if site.owner == "accelerate" else [])
 
 
-class Settings:
-    """What the Accelerators that may prepare a loader are told."""
-
-    def __init__(self, site: Site) -> None:
-        self.made = list(_accelerators(site)) if site.owner == "accelerate" or site.ownership.via_accelerate else []
-
-    def of(self, name: str) -> Setting:
-        """One setting: unknown where no Accelerator is seen, or where several differ."""
-        found = [_setting(module, call, name) for module, call in self.made]
-        if not found:
-            return Setting(unknown="no Accelerator is seen to be made")
-        if any(one != found[0] for one in found):
-            return Setting(unknown=f"the Accelerators of the project differ in {name}")
-        return found[0]
-
-
-def _accelerators(site: Site) -> Iterator[tuple[Module, ast.Call]]:
-    """The constructions in the files that build and prepare the loader; in the whole project if there are none."""
-    near = dict.fromkeys([site.module, *(site.module.home(use.node) for use in site.flow.of("prepare"))])
-    project = site.module.project
-    everywhere = list(project.modules.values()) if project is not None else []
-    for modules in (list(near), everywhere):
-        found = [(m, call) for m in modules for call in m.calls if ACCELERATOR in m.callee(call)]
-        if found:
-            yield from found
-            return
-
-
-def _setting(module: Module, made: ast.Call, name: str) -> Setting:
-    """What a construction says of one setting, in its own arguments or in its ``DataLoaderConfiguration``."""
-    for keyword in made.keywords:
-        if keyword.arg == name:
-            value = _literal(module, keyword.value)
-            text = module.source.source(keyword.value)
-            return Setting(unknown=f"{name}=`{text}`") if value is _UNSEEN else Setting(value)
-    for keyword in made.keywords:
-        if keyword.arg is None:
-            items = module.dict_items(keyword.value)
-            if items is None or name in items:
-                return Setting(unknown=f"`**{module.source.source(keyword.value)}` may hold {name}")
-        if keyword.arg == "dataloader_config":
-            config = _behind(module, keyword.value)
-            if isinstance(config, ast.Call) and last_name(config.func) == "DataLoaderConfiguration":
-                return _setting(module, config, name)
-            return Setting(unknown=f"dataloader_config=`{module.source.source(keyword.value)}` is not seen into")
-    return Setting()
-
-
-def _behind(module: Module, node: ast.expr) -> ast.expr:
-    """What a name that is assigned once stands for; any other expression is itself."""
-    if isinstance(node, ast.Name):
-        found = module.bindings.reaching(node)
-        if len(found) == 1:
-            (d,) = found
-            if d.kind == "assign" and d.value is not None and d.index is None:
-                return d.value
-    return node
-
-
-def _literal(module: Module, node: ast.expr) -> object:
-    value = _behind(module, node)
-    return value.value if isinstance(value, ast.Constant) else _UNSEEN
-
-
-def _mode(site: Site, settings: Settings) -> Check:
+def _mode(site: Site, settings: Settings, report: SiteReport) -> Check:
     owner = site.owner
     if owner == "unknown":
         return Check("split by", "unknown", site.ownership.missing)
     if owner == "single":
         return Check("split by", "nobody", "one process")
     if owner == "accelerate":
+        if any(code.startswith("SHD2") or code in _TWICE for code in _codes(report)):
+            return Check("split by", "accelerate", "and by itself before that: sharded twice")
         return _accelerate_mode(site, settings)
     if owner not in _BY_SAMPLER:
         return Check("split by", owner, "in its own way")
@@ -214,7 +151,7 @@ def _dealt(site: Site) -> tuple[str, str]:
     """What a loader that is read as it is gives each rank, by its sampler."""
     stream = _stream(site)
     if stream is not None:
-        return "unknown", f"whether {stream.name} yields each rank its own part is not judged here"
+        return "unknown", f"unless {stream.name} looks at the rank, every rank reads all of it"
     hidden = _hidden(site)
     if hidden:
         return "unknown", hidden
@@ -277,6 +214,9 @@ def _batch(site: Site, settings: Settings) -> Check:
         if split.unknown:
             return Check("batch", f"{size} on one process", f"on N unknown: {split.unknown}")
         many = "the same" if split.value else many
+        meshed = settings.of("parallelism_config")
+        if meshed.value is not None or meshed.unknown:
+            notes.append("N data-parallel ranks")
         if isinstance(steps.value, int) and steps.value > 1 and site.role == "train":
             notes.append(f"{steps.value} such steps are accumulated")
         elif steps.unknown.startswith("gradient_accumulation_steps") and site.role == "train":
@@ -312,7 +252,7 @@ def _batch_size(site: Site) -> tuple[str, str]:
         made = [arm.arguments.value("batch_size") for arm in site.batch_arms if arm.arguments is not None]
         if len(made) == 1 and made[0] is not None:
             return _text(module.home(made[0]), made[0]), ""
-        return "", f"{describe(site.batch_arms)} makes the batches"
+        return "", f"{describe(tuple(arm for arm in site.batch_arms if arm.kind != 'none'))} makes the batches"
     value = site.arguments.value("batch_size")
     if value is None:
         unseen = site.arguments.opaque and not site.arguments.ways
@@ -323,8 +263,8 @@ def _batch_size(site: Site) -> tuple[str, str]:
 
 def _text(module: Module, node: ast.expr) -> str:
     """A literal as it is, a name that stands for one as that, a longer expression in its own brackets."""
-    value = _literal(module, node)
-    if value is not _UNSEEN:
+    value = literal(module, node)
+    if value is not UNSEEN:
         return str(value)
     text = " ".join(module.source.source(node).split())
     return f"({text})" if isinstance(node, (ast.BinOp, ast.IfExp, ast.BoolOp)) else text
@@ -373,15 +313,17 @@ def _counted(site: Site, report: SiteReport) -> Check:
         return Check(question, "yes", f"padding does not reach it ({_line(site, found.exact)})")
     if site.answers.metric is not None and site.answers.metric.word == "exact":
         return Check(question, "yes", f"told: metric=exact ({site.answers.metric.where})")
-    sharding = [arm for arm in _given(site) if arm.kind == "distributed"]
-    if found.reduction is not None and sharding and all(arm.constant("drop_last") is True for arm in sharding):
+    if found.reduction is None or "SHD504" in _codes(report):
+        return Check(question, "no", "each rank evaluates its own part, and nothing is seen to combine them")
+    line, sharding = _line(site, found.reduction), [arm for arm in _given(site) if arm.kind == "distributed"]
+    if site.owner == "accelerate":
+        if found.gathers is not None and not _codes(report) & {"SHD507", "SHD707"}:
+            return Check(question, "unknown", f"what is gathered ({line}) may be cut at the dataset's length")
+    elif site.own_shares:
+        return Check(question, "unknown", f"what {site.own_shares[0].label} repeats is not seen ({line})")
+    elif sharding and all(arm.constant("drop_last") is True for arm in sharding):
         return Check(question, "yes", "without the tail, which the sampler's drop_last=True leaves out")
-    if found.reduction is not None:
-        trimmed = _trimmed(site)
-        if trimmed is not None:
-            return Check(question, "unknown", f"padding is removed from some of it ({_line(site, trimmed)})")
-        return Check(question, "no", f"padding is counted too ({_line(site, found.reduction)})")
-    return Check(question, "no", "each rank evaluates its own part and nothing combines them")
+    return Check(question, "no", f"padding is counted too ({line})")
 
 
 def _shards(site: Site) -> bool | None:
@@ -389,15 +331,6 @@ def _shards(site: Site) -> bool | None:
     if site.owner == "accelerate":
         return True
     return {"its sampler": True, "nobody": False}.get(_dealt(site)[0])
-
-
-def _trimmed(site: Site) -> Evidence | None:
-    for function in site.evaluation.functions:
-        for node in ast.walk(function):
-            if isinstance(node, ast.Call) and last_name(node.func) == "gather_for_metrics":
-                if is_reduction(site.module.home(node), node):
-                    return site.module.evidence(node)
-    return None
 
 
 def _line(site: Site, evidence: Evidence) -> str:
@@ -416,7 +349,7 @@ def _epoch(site: Site, report: SiteReport) -> Check:
     where = _line(site, site.module.evidence(told[0].call)) if told else ""
     if site.owner == "accelerate":
         return Check(question, "yes", where or "a prepared loader tells it by itself")
-    codes = {code for change in report.changes for code in change.codes} | {f.code for f in report.findings}
+    codes = _codes(report)
     if codes & {"SHD401", "SHD402"}:
         return Check(question, "no", "every epoch repeats the first one's order" if "SHD401" in codes else "in vain")
     untold = next((f for f in report.findings if f.code in _UNTOLD), None)
@@ -438,6 +371,11 @@ def _epoch(site: Site, report: SiteReport) -> Check:
         return Check(question, "-", "no sampler of it knows epochs")
     if all(arm.constant("shuffle") is False for arm in given):
         return Check(question, "-", "it does not shuffle")
+    if all(arm.kind != "distributed" for arm in given):
+        shown = describe(tuple(given))
+        if report.verdict == "right":
+            return Check(question, "-", f"{shown} is not seen to ask for it")
+        return Check(question, "unknown", f"whether {shown} asks for it is not seen")
     if untold is not None:
         return Check(question, "unknown", untold.message)
     if any(arm.constant("shuffle") is ... for arm in given):
@@ -449,4 +387,4 @@ def _epoch(site: Site, report: SiteReport) -> Check:
     return Check(question, "no", "nothing is seen to tell it, and no loop over epochs")
 
 
-__all__ = ["Settings", "checklist"]
+__all__ = ["checklist"]
