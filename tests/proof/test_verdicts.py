@@ -617,6 +617,25 @@ def test_a_batch_sampler_of_batches_of_any_size_is_dealt_out_by_accelerate() -> 
         assert judged(dealt(whole[:-1], world)).verdict == "refuted"  # 3 samples fewer than it draws
 
 
+def test_a_batch_sampler_that_has_no_length_is_not_measured_by_the_dataset() -> None:
+    def tasks(count: int, world: int, *, sharded: bool = True) -> Case:
+        whole = [[task * 10, task * 10 + 1] for task in range(count)]
+        said = replace(built(60, 2, sampler="", shuffled=None, manual=True), draws=None, batch_size=None)
+        said = replace(said, sharder="accelerate" if sharded else "")
+        return watched(lambda rank, epoch: whole[rank::world] if sharded else whole, said, world)
+
+    proof = judged(tasks(6, 2))
+    assert proof.verdict == "unproven"
+    assert proof.reasons == (
+        "12 samples of 60, none of them on two ranks; what one process reads was not seen, so what is missing isn't "
+        "known",
+    )
+    own = alone(lambda _: tasks(6, 1).reads[0][0], tasks(6, 1, sharded=False).built[0])
+    assert judge_observed(tasks(6, 2).observed(alone=own)).verdict == "proven"
+    assert judged(tasks(6, 2, sharded=False)).cause == "unsharded"
+    assert judge_observed(tasks(6, 2, sharded=False).observed(alone=own)).cause == "unsharded"
+
+
 def test_padding_that_reaches_a_metric_is_not_proven() -> None:
     assert judged(ddp_case(21, 2), role="eval").reasons == (
         "1 padded sample of a pass would be counted twice in the metric",

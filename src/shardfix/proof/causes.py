@@ -70,7 +70,8 @@ _ALL = (
     Cause(
         "unsharded",
         "Every rank reads everything.",
-        "give it a DistributedSampler, or hand it to accelerator.prepare() and iterate the result",
+        "give it a DistributedSampler (a stream: a split by rank), or hand it to accelerator.prepare() and iterate "
+        "the result",
     ),
     Cause(
         "part-only",
@@ -151,7 +152,7 @@ _ALL = (
     Cause(
         "raises",
         "A rank raised an exception.",
-        "see that rank's own traceback; the other ranks only lost their peer",
+        "see the traceback of the rank that is named; others only lost their peer, or raised the same",
     ),
     Cause(
         "died", "A rank's process was ended by a signal.", "see what that rank did last; out of memory is the commonest"

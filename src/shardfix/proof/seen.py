@@ -223,8 +223,10 @@ def clues_of(rows: Rows) -> Clues:
 def draws_of(built: Built, world: int) -> int | None:
     """What one process would draw; a sampler that splits by rank may count its padding, or its own share only."""
     of = built.subset if built.subset is not None else built.samples
-    if of is None or built.draws is None:
-        return built.draws if built.draws is not None else of
+    if built.draws is None:
+        return None if built.manual else of  # a batch sampler of the program's own need not have a length
+    if of is None:
+        return built.draws
     shards = max(1, built.shard[0]) if built.shard is not None else 1
     share, whole = -(-of // shards), of // shards
     if built.shard is not None and built.draws in (of, share, whole, share * shards, whole * shards):

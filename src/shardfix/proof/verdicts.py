@@ -41,6 +41,7 @@ from .rows import named, names_of, reading, who_reads
 from .seen import Seen, is_sharded, seen_of
 
 NOT_READ = "it was never read"
+STRONGER = "shardfix verify --loader pkg.mod:function, which also runs it in one process, to its end"
 _HANGS = ": the job would hang"
 
 
@@ -98,8 +99,9 @@ class Judge:
             conditions={name: self.with_names(text) for name, text in ledger.conditions().items()},
             padded=self.padded,
             map_after=self.shard_map(),
-            cause=root(ledger.codes) if verdict == "refuted" else "",
+            cause=root(ledger.codes),
             told=tuple(self.told),
+            stronger=STRONGER if verdict == "unproven" and self.observed.alone is None else "",
         )
 
     # --- one rank only ---
@@ -259,8 +261,8 @@ class Judge:
             if samples is not None and told == {samples} and len(read) == samples and max(map(len, reads)) < samples:
                 self.ledger.tell("covered", f"as many items as its length tells, {samples}")
                 return
-            of = f" of {samples} that its length tells" if samples is not None else ""
-            text = f"{plural(len(read), 'item')}{of}, none of them on two ranks"
+            of = f" of {samples}" if samples is not None else ""
+            text = f"{plural(len(read), 'item' if seen.stream else 'sample')}{of}, none of them on two ranks"
             unknown = "what one process reads was not seen, so what is missing isn't known"
             self.ledger.leave_open("covered", f"{text}; {unknown}")
 
@@ -270,7 +272,8 @@ class Judge:
         """The order of the passes, as far as all of them came."""
         seen, ledger, reference = self.seen, self.ledger, self.seen.reference
         if reference is None or seen.stream:
-            ledger.not_judged["epochs"] = "a stream's order is its own"
+            unsaid = "its sampler does not say whether it shuffles"
+            ledger.not_judged["epochs"] = "a stream's order is its own" if seen.stream else unsaid
             return
         steps = min(len(epoch) for rank in seen.run.ranks for epoch in rank.epochs)
         if len(seen.whole) == seen.rows.passes:
