@@ -45,6 +45,12 @@ _METHODS = frozenset(
         *("update",),
     }
 )
+_ALONG = frozenset(
+    {
+        *("argmax", "argmin", "max", "min", "mean", "sum", "std", "softmax", "squeeze", "unsqueeze", "topk"),
+        *("reshape", "view", "flatten", "stack", "cat", "concatenate", "size"),
+    }
+)
 _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim"})
@@ -101,7 +107,7 @@ class Afterwards:
         """Whether something of an expression follows from the batches, or from how many there are."""
         return any(
             isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))
-            and (ast.unparse(n) in self.tracked or ast.unparse(n) in self.loaders)
+            and (ast.unparse(n) in self.tracked or ast.unparse(n) in self.loaders or ast.unparse(n) in self.local)
             for n in ast.walk(node)
         ) or any(isinstance(n, ast.Call) and last_name(n.func) in _COLLECTIVE for n in ast.walk(node))
 
@@ -121,10 +127,11 @@ class Afterwards:
         if isinstance(s, ast.Return):
             return self._shown([s.value]) if s.value is not None else []
         if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value is not None:
-            self.unchanged = set()
-            return self._assigned(s.targets if isinstance(s, ast.Assign) else [s.target], s.value)
+            targets = s.targets if isinstance(s, ast.Assign) else [s.target]
+            self._changed(targets)
+            return self._assigned(targets, s.value)
         if isinstance(s, ast.AugAssign):
-            self.unchanged = set()
+            self._changed([s.target])
             if ast.unparse(s.target) in self.tracked and not isinstance(s.target, ast.Subscript):
                 target = ast.Name(self.tracked[ast.unparse(s.target)], ast.Store())
                 if self.drifts(s.value):
@@ -163,6 +170,11 @@ class Afterwards:
             elif self.follows(value):
                 made += self._shown([value])
         return made
+
+    def _changed(self, targets: Sequence[ast.expr]) -> None:
+        """What is kept already and mentions these is to be kept anew."""
+        written = {ast.unparse(n) for t in targets for n in ast.walk(t) if isinstance(n, (ast.Name, ast.Attribute))}
+        self.unchanged = {text for text in self.unchanged if not any(w in text for w in written)}
 
     def _drifting(self, text: str, value: ast.expr) -> None:
         (self.weighted.add if self.drifts(value) else self.weighted.discard)(text)
@@ -275,7 +287,7 @@ class Afterwards:
             return self._comprehension(node, depth)
         if isinstance(node, ast.JoinedStr):
             shown = [v.value for v in node.values if isinstance(v, ast.FormattedValue) and self.follows(v.value)]
-            return ast.List([self.value(v, depth + 1) for v in shown], ast.Load())
+            return ast.Tuple([self.value(v, depth + 1) for v in shown], ast.Load())
         if isinstance(
             node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.List, ast.Dict)
         ):
@@ -322,6 +334,8 @@ class Afterwards:
         function = last_name(node.func)
         callee = self.module.callee(node)
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if _across(node):  # a stand-in for a row has no dimension but the first
+            return self._opaque(node, depth)
         if function in _COLLECTIVE and (receiver is None or not self.follows(receiver)):
             return call(name(function), *(self.value(a, depth + 1) for a in node.args))
         if isinstance(node.func, ast.Name) and function in _BUILTINS and f"builtins.{function}" in callee:
@@ -387,6 +401,15 @@ class Afterwards:
 
     def stop(self, reason: str, node: ast.AST) -> Stop:
         return Stop(reason, self.module.home(node).location(node))
+
+
+def _across(node: ast.Call) -> bool:
+    """Whether a call works along another dimension than the samples'."""
+    if last_name(node.func) not in _ALONG:
+        return False
+    given = [*node.args, *(k.value for k in node.keywords if k.arg in ("dim", "axis"))]
+    signs = [g.operand if isinstance(g, ast.UnaryOp) else g for g in given]
+    return any(isinstance(g, ast.Constant) and type(g.value) is int and g.value > 0 for g in signs)
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

@@ -25,11 +25,16 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
     if not recipes:
         return []
     prelude = _prelude()
-    probes = [_cell(prelude, r.before, "__value__ = loader.batch_size", 1, True, _PROBE) for r in recipes]
-    batch_sizes = [ranks[0]["value"] if ranks else None for ranks in _answers(probes, verifier)]
+    ask = "__value__ = loader.batch_size or 1"
+    ways = [(number, grouped) for number, recipe in enumerate(recipes) for grouped in _ways(recipe)]
+    probes = [_cell(prelude, recipes[number].before, ask, 1, grouped, _PROBE) for number, grouped in ways]
     planned: list[tuple[int, Variant, int, bool, int, int]] = []
-    for number, batch_size in enumerate(batch_sizes):
-        planned += [(number, *run, batch_size or 1) for run in _runs(batch_size or 1, verifier.nproc)]
+    begun: set[int] = set()
+    for (number, grouped), ranks in zip(ways, _answers(probes, verifier), strict=True):
+        batch_size = ranks[0]["value"] if ranks else None
+        if number not in begun and (batch_size is not None or (number, grouped) == ways[-1] or grouped):
+            begun.add(number)
+            planned += [(number, *run, batch_size or 1) for run in _runs(batch_size or 1, verifier.nproc, grouped)]
     cells = []
     for number, variant, world, grouped, size, _ in planned:
         program = recipes[number].before if variant == "before" else recipes[number].after
@@ -90,29 +95,39 @@ def _together(proof: Proof, metrics: Sequence[MetricProof]) -> Proof:
     )
 
 
-def _runs(batch_size: int, nproc: int) -> Iterator[tuple[Variant, int, bool, int]]:
-    """Every run that the judge wants: the control and the result in a group of one once, all else at each size."""
+def _ways(recipe: MetricRecipe) -> tuple[bool, ...]:
+    """Whether one process has a process group, in the order in which that is tried: the original may need one."""
+    return (True,) if recipe.group == "always" else (False, True)
+
+
+def _runs(batch_size: int, nproc: int, grouped: bool) -> Iterator[tuple[Variant, int, bool, int]]:
+    """Every run that the judge wants: all at each size, the control and the result in a group of one once."""
     sizes = sizes_for(batch_size)
     for size in sizes:
-        yield "before", 1, False, size
-        yield "before", 1, True, size
-        yield "after", 1, False, size
+        yield "before", 1, grouped, size
+        yield "after", 1, grouped, size
         yield "after", nproc, True, size
         yield "after", nproc + 1, True, size
-    yield "after", 1, True, sizes[1]
+    if not grouped:
+        yield "after", 1, True, sizes[1]
     yield "before", nproc, True, sizes[1]
 
 
 def _prelude() -> str:
-    """The stand-ins, and the functions that migrated code calls as a module of their own."""
+    """The stand-ins and the functions that migrated code calls, as modules that each rank makes once."""
     package = resources.files("shardfix")
     evaluation = (package / "evaluation.py").read_text(encoding="utf-8")
     stand_ins = (package / "proof" / "stand_ins.py").read_text(encoding="utf-8")
-    return (
-        f"{stand_ins}\nimport types\n_module = types.ModuleType('shardfix_evaluation')\n"
-        f"exec(compile({evaluation!r}, 'shardfix_evaluation.py', 'exec'), vars(_module))\n"
-        "unpadded, reduced, in_order = _module.unpadded, _module.reduced, _module.in_order\n"
-    )
+    return f"""
+import sys, types
+for _name, _text in (("_shardfix_stand_ins", {stand_ins!r}), ("_shardfix_evaluation", {evaluation!r})):
+    if _name not in sys.modules:
+        _module = types.ModuleType(_name)
+        exec(compile(_text, _name, "exec"), vars(_module))
+        sys.modules[_name] = _module
+    globals().update({{key: value for key, value in vars(sys.modules[_name]).items() if not key.startswith("_")}})
+READ.clear()
+"""
 
 
 def _cell(prelude: str, program: Evaluation, then: str, world: int, grouped: bool, size: int) -> dict[str, Any]:

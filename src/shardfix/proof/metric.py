@@ -95,13 +95,8 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
     texts exactly, others but for rounding), each sample is read by exactly one rank, the result gives the same in one
     process, and the original, put through the same run, does the work of all ranks on each or has a part only.
     """
-    # where the program always has a process group, or the original needs one, one process is a group of one
-    single = sorted(
-        (r for r in runs if r.variant == "before" and r.world == 1), key=lambda r: (bool(_failure(r)), r.grouped)
-    )
-    alone = {run.size: run for run in reversed(single)}
-    grouped = recipe.group == "always" or any(run.grouped for run in alone.values())
-    after = [run for run in runs if run.variant == "after" and (run.grouped or not grouped)]
+    alone = {run.size: run for run in runs if run.variant == "before" and run.world == 1}
+    after = [run for run in runs if run.variant == "after"]
     if not alone or not after:
         return _proof(recipe, "unproven", "nothing was run")
     for run in alone.values():
@@ -191,10 +186,11 @@ def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, 
     worlds = " and ".join(str(world) for world in sorted({run.world for run in after if run.world > 1}))
     run = next(run for run in after if run.world > 1 and not run.even)
     (expected,) = alone[run.size].ranks
-    names = [n for n in expected.values if n not in recipe.weighted] or list(expected.values)
-    plain = [n for n in names if isinstance(expected.values[n], (int, float))] or names
+    exact = [n for n in expected.values if n not in recipe.weighted]
+    plain = [n for n in exact if isinstance(expected.values[n], (int, float))] or exact
     values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in plain[:_NAMED])
-    return f"{worlds} ranks evaluate every sample once and get the metric of one process: {values} ({run.size} samples)"
+    metric = f" and get the metric of one process: {values} ({run.size} samples)" if values else ""
+    return f"{worlds} ranks evaluate every sample once{metric}"
 
 
 def _drift(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> list[str]:

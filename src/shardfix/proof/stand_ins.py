@@ -100,12 +100,15 @@ class CALL:
     def __float__(self) -> float:
         return float(zlib.crc32(repr(PLAIN(self)).encode()) % 100)
 
+    __array_ufunc__ = None  # numpy leaves operators to this class
+    __hash__ = None  # type: ignore[assignment]
+
     def __bool__(self) -> bool:
         return True
 
 
 def _operators() -> None:
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge"):
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne"):
         for operator in (f"__{name}__", f"__r{name}__"):
             setattr(CALL, operator, lambda self, other, operator=operator: CALL(operator, self, other))
     for name in ("neg", "abs", "round"):
