@@ -74,7 +74,7 @@ def _split_by(built: Built, world: int) -> str:
         return f"{built.sharder} (each rank its own batches{split})"
     if built.shard is not None and built.shard[0] > 1:
         return f"its sampler (part {built.shard[1]} of {built.shard[0]})"
-    return "unknown (a stream decides by itself)" if built.kind == "stream" else "nobody"
+    return "unknown (a stream decides by itself)" if built.kind == "stream" else "nobody (every rank reads all of it)"
 
 
 def _batch(built: Built, world: int) -> str:
@@ -95,7 +95,10 @@ def _padded(built: Built, world: int) -> str:
         padded = -built.draws % per_step if built.even_batches and not built.drop_last else 0
     else:
         padded = 0 if built.sampler_drop_last else -built.draws % parts
-    return f"no: {padded} samples come twice, unless the metric drops them" if padded else "yes (nothing is padded)"
+    if padded == 0:
+        return "yes (nothing is padded)"
+    which = ("1 sample comes", "it") if padded == 1 else (f"{padded} samples come", "them")
+    return f"no: {which[0]} twice, unless the metric drops {which[1]}"
 
 
 def _epoch(built: Built) -> str:
