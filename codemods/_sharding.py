@@ -244,9 +244,10 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
             hoisted = free_name(
                 module, site.call, (name.replace("_sampler", "_dataset"), name.replace("_sampler", "_set"))
             )
-            if hoisted is None or "\n" in dataset_source:
+            written = _hoisted(module, dataset, statement)
+            if hoisted is None or written is None:
                 return refuse(site, "SHD903", note="the dataset is built inside the call")
-            lines.append(f"{hoisted} = {dataset_source}")
+            lines += [f"{hoisted} = {written[0]}", *written[1:]]
             edits.append(ReplaceExpression(*module.place(dataset), hoisted))
             dataset_source = hoisted
         arguments = [dataset_source, *numbers, f"shuffle={shuffle}"]
@@ -268,6 +269,22 @@ def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
     elif tell or site.options.eval_set_epoch:
         edits.extend(told)
     return edits
+
+
+def _hoisted(module: Module, dataset: ast.expr, statement: ast.stmt) -> list[str] | None:
+    """The lines of an expression as they are before its statement, dedented; None where a line can't be moved."""
+    lines = module.source.source(dataset).splitlines()
+    if len(lines) > 1 and any(
+        isinstance(n, (ast.Constant, ast.JoinedStr)) and n.end_lineno != n.lineno for n in ast.walk(dataset)
+    ):
+        return None
+    text, start = module.text, module.source.span(dataset).start
+    begin = max(text.rfind(newline, 0, start) for newline in "\r\n") + 1
+    left = len(text[begin:start]) - len(text[begin:start].lstrip()) if not text[begin:start].strip() else 0
+    left = max(left, statement.col_offset)
+    if any(line.strip() and line[:left].strip() for line in lines[1:]):
+        return None
+    return [lines[0], *(line[left:] for line in lines[1:])]
 
 
 def _at_import(module: Module, node: ast.AST, depth: int) -> ast.AST | None:

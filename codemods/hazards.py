@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from shardfix.codemods._gathers import gathers
 from shardfix.codemods._sharding import is_streaming, sampler_data, split_by_hand
 
 from shardfix.analysis.code.module import Module, is_false
@@ -329,37 +330,18 @@ def _not_gathered(site: Site) -> Iterator[Finding]:
 
 
 def _gathered(site: Site) -> Iterator[Finding]:
-    module = site.module
-    for use in site.flow.of("iterate"):
-        body = getattr(use.node, "body", [])
-        for call in (n for s in body if isinstance(s, ast.stmt) for n in ast.walk(s) if isinstance(n, ast.Call)):
-            named = isinstance(call.func, ast.Attribute) and call.func.attr in ("gather", "gather_object")
-            if named and isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value):
-                if _trimmed(module, use.node) or site.role == "train":
-                    continue
-                yield Finding(
-                    "SHD707",
-                    site.location,
-                    "gather() keeps the samples that prepare() repeats to fill the last batch: they are counted twice",
-                    (module.evidence(call),),
-                    "accelerator.gather_for_metrics drops them",
-                )
-                return
-
-
-def _trimmed(module: Module, loop: ast.AST) -> bool:
-    """Whether repeated samples are cut off: in the loop, or behind it in the same function."""
-    source = module.source.source(loop) if isinstance(loop, ast.stmt) else ""
-    if "samples_seen" in source or ("len(" in source and ".dataset)" in source):
-        return True
-    outer = module.scope(loop)
-    for node in ast.walk(outer):
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.lower is None:
-            upper = node.slice.upper
-            whole = isinstance(upper, ast.Call) and last_name(upper.func) == "len"
-            if whole and node.lineno > module.location(loop).line:
-                return True
-    return False
+    if site.role == "train":
+        return
+    for gather in gathers(site):
+        if gather.trimmed is None:
+            yield Finding(
+                "SHD707",
+                site.location,
+                "gather() keeps the samples that prepare() repeats to fill the last batch: they are counted twice",
+                (site.module.evidence(gather.call),),
+                "accelerator.gather_for_metrics drops them",
+            )
+            return
 
 
 def _schedules(site: Site) -> Iterator[Finding]:
@@ -590,11 +572,11 @@ RULE = Rule(
             code="SHD702",
         ),
         Example(
-            "repeated samples counted by gather()",
+            "repeated samples counted in what gather() collects",
             _ACC + "val_loader = accelerator.prepare(DataLoader(list(range(10)), batch_size=4))\n"
-            "preds = []\n"
+            "losses = []\n"
             "for batch in val_loader:\n"
-            "    preds += accelerator.gather(batch).tolist()\n",
+            "    losses.append(accelerator.gather(batch.float().mean()))\n",
             code="SHD707",
         ),
         Example(

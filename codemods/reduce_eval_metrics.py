@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shardfix.codemods._findings import divided, lengths
+from shardfix.codemods._gathers import gathered_for_metrics
 from shardfix.codemods._mending import Mended, mended, other_loaders, without_padding
 from shardfix.codemods._sharding import shard
 from shardfix.codemods.distribute_eval_sampler import may_train, ordered, rest_of
@@ -76,7 +77,9 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             found[site.location] = result
     made = [_change(group, found) for group in _together(sites, found)]
     refused = tuple((m.location, m) for m in made if isinstance(m, Finding))
-    return Planned(tuple(m for m in made if isinstance(m, Change)), refused)
+    gathered = [(s.location, gathered_for_metrics(s)) for s in sites if s.owner == "accelerate" and s.kind == "torch"]
+    changes = [m for m in (*made, *(g for _, g in gathered)) if isinstance(m, Change)]
+    return Planned(tuple(changes), refused, tuple((where, g) for where, g in gathered if isinstance(g, str)))
 
 
 def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Finding | None:
@@ -152,6 +155,34 @@ _SHARED = (
     "val_loader = DataLoader(val_set, batch_size=2, sampler=val_sampler)\n"
     "val_loader = unpadded(val_loader)\n"
 )
+_SHARDED = (
+    "import torch\n"
+    "import torch.distributed as dist\n"
+    "from torch.utils.data import DataLoader, DistributedSampler\n"
+    "{imports}"
+    "\n"
+    'dist.init_process_group("gloo")\n'
+    "val_set = list(range(7))\n"
+    "val_loader = DataLoader(val_set, batch_size=2, sampler=DistributedSampler(val_set, shuffle=False))\n"
+    "{unpadded}"
+    "preds = []\n"
+    "with torch.no_grad():\n"
+    "    for batch in val_loader:\n"
+    "        preds.extend((batch * 2).tolist())\n"
+    "{ordered}"
+    "print(preds)\n"
+)
+_PREPARED = (
+    "from accelerate import Accelerator\n"
+    "from torch.utils.data import DataLoader\n"
+    "\n"
+    "accelerator = Accelerator()\n"
+    "val_loader = DataLoader(list(range(10)), batch_size=4)\n"
+    "val_loader = accelerator.prepare(val_loader)\n"
+    "preds = []\n"
+    "for batch in val_loader:\n"
+    "    preds += accelerator.{}(batch).tolist()\n"
+)
 
 RULE = Rule(
     name="reduce_eval_metrics",
@@ -159,6 +190,7 @@ RULE = Rule(
     codes={
         "SHD305": "unsharded evaluation whose metric can be put together from all ranks",
         "SHD506": "sharded evaluation whose metric can be put together from all ranks",
+        "SHD507": "gather() of samples that gather_for_metrics() would count once",
     },
     tier="safe",
     why=(
@@ -167,7 +199,9 @@ RULE = Rule(
         "lists and arrays of results. Loader and metric change together: a DistributedSampler, unpadded() that leaves "
         "out the samples which only make the ranks even (7 samples on 2 ranks are 8 visits), and behind the loop "
         "reduced() for sums and in_order() for results, which come back in the dataset's order. Every rank has the "
-        "value of one process: exactly for counts and results, to rounding for float sums."
+        "value of one process: exactly for counts and results, to rounding for float sums. In a prepared loop gather() "
+        "becomes gather_for_metrics(), which drops what prepare() repeats (accelerate 1.15, map-style data and "
+        "streams, 2 and 3 ranks, ragged sizes: the samples of one process, in order)."
     ),
     refuses=(
         "Where a statement of the loop is not understood, which is named: gradients, break, a store, an object that is "
@@ -210,6 +244,22 @@ RULE = Rule(
             _HEAD.format(imports=_IMPORTS.format("reduced, unpadded"), loader=_SHARED)
             + _COUNTS.format(reduced="    correct, total = reduced(correct, total)\n"),
             code="SHD305",
+        ),
+        Example(
+            "a sharded evaluation loses its padding and gets its results in the dataset's order",
+            _SHARDED.format(imports="", unpadded="", ordered=""),
+            _SHARDED.format(
+                imports="\nfrom shardfix_evaluation import in_order, unpadded\n",
+                unpadded="val_loader = unpadded(val_loader)\n",
+                ordered="    preds = in_order(preds, val_loader)\n",
+            ),
+            code="SHD506",
+        ),
+        Example(
+            "what prepare() repeats to fill the last batch is dropped",
+            _PREPARED.format("gather"),
+            _PREPARED.format("gather_for_metrics"),
+            code="SHD507",
         ),
     ),
 )

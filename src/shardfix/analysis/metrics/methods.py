@@ -10,6 +10,7 @@ from shardfix.analysis.metrics.quantities import (
     CONSTANT,
     COUNT,
     MEAN,
+    OUTPUT,
     ROWS,
     SAMPLES,
     SUM,
@@ -86,7 +87,9 @@ def method_value(values: Values, call: ast.Call, method: ast.Attribute) -> Value
     if receiver.kind == "batch":
         if method.attr in ("to", "cuda", "cpu"):
             return receiver
-        return SAMPLES if method.attr in ("pop", "get") else None
+        if method.attr in ("items", "keys", "values", "update"):
+            return None
+        return SAMPLES if method.attr in ("pop", "get") else applied(values, method.attr, OUTPUT, call, call.args)
     if receiver.kind in ("constant", "sample", "examples", "place", "step"):
         return None
     return applied(values, method.attr, receiver, call, call.args)

@@ -95,7 +95,7 @@ def either(values: list[Value]) -> Value:
 
 def paired(left: Value, right: Value) -> Value:
     """What an element-wise operation makes of two values: of rows and constants the same rows."""
-    kinds = {left.kind, right.kind}
+    kinds: set[Kind] = {"output" if v.kind == "batch" else v.kind for v in (left, right)}
     if "unknown" in kinds:
         return left if left.kind == "unknown" else right
     if "time" in kinds:

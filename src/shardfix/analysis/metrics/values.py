@@ -431,6 +431,8 @@ class Values:
         if isinstance(call.func, ast.Attribute):
             values.append(self.of(call.func.value))
         kinds = {v.kind for v in values} - {"constant", "place"}
+        if any(k.arg == "num_return_sequences" for k in call.keywords):
+            return unknown(call)  # transformers: generate() gives several rows for a sample
         if not kinds:
             return CONSTANT
         if kinds == {"sample"}:
