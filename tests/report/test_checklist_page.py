@@ -1,4 +1,4 @@
-"""How the checklist is shown: a block for each loader where they are few or when asked; and of loaders that were seen."""
+"""How the checklist is shown: a block for each loader where they are few or when asked, and of loaders that ran."""
 
 from __future__ import annotations
 
