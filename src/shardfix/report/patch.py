@@ -9,7 +9,7 @@ from shardfix.result import FileChange, RunResult
 
 
 def patch(result: RunResult) -> bytes:
-    """The diffs of all files, in order of path; empty if nothing changes.
+    """The diffs of all files in order of path, those of new files last; empty if nothing changes.
 
     Names are relative to the top of the git repository around the project (git takes them so from any folder in it),
     and to the project itself where there is no repository.
@@ -26,6 +26,6 @@ def diffs(result: RunResult) -> Iterator[tuple[FileChange, bytes]]:
 
     top = repository(result.root)
     prefix = os.path.relpath(os.path.realpath(result.root), top) if top else "."
-    for change in sorted(result.files, key=lambda change: change.path):
+    for change in sorted(result.files, key=lambda change: (change.before is None, change.path)):
         name = os.path.normpath(os.path.join(prefix, change.path)).replace(os.sep, "/")
         yield change, unified_diff(name, change.before, change.after)
