@@ -30,7 +30,8 @@ class Shapes:
     def of(self, name: str, variant: str, world: int, case: Case) -> list[dict[str, Any]]:
         """What the ranks gave."""
         number = str(list(BY_NAME).index(name))
-        return [self.results[world, rank][number, variant][case] for rank in range(max(world, 1))]
+        ranks = [self.results[world, rank].get((number, variant)) for rank in range(max(world, 1))]
+        return [rank[case] if rank else {"error": "not run, since an earlier one failed"} for rank in ranks]
 
     def alone(self, name: str, case: Case) -> dict[str, Any]:
         """What the original gives in one process; in a group of one where it needs a group."""
