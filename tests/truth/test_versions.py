@@ -5,21 +5,30 @@ Packages are fetched, so this is a group of its own: `.ci/run versions`, or `pyt
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from launches import install, once, told
 
-from shardfix.proof.truth.cell import Outcome, compare, expected, release
+from shardfix.proof.truth.cell import Cell, Outcome, compare, expected, release
 from shardfix.proof.truth.check import CELLS, Checkup, check
+from shardfix.proof.truth.hf_trainer import TRAINER
 
 pytestmark = pytest.mark.versions
 
 FLOOR = "0.30.0"
 NEWEST = "accelerate"  # without a version: what is published now
 RELEASES = ("0.24.1", "0.29.3", FLOOR, "0.34.2", "1.0.1", "1.7.0", NEWEST)
-# Three pure Python packages; what else they need comes with torch and transformers.
-LIGHTNING = ("lightning", "lightning-utilities", "torchmetrics")
+# As one package, and as the older two in one; what else they need comes with torch and transformers.
+LIGHTNING = (
+    ("lightning", "lightning-utilities", "torchmetrics"),
+    ("pytorch-lightning==2.5.0", "lightning-utilities", "torchmetrics"),
+)
+OLDER_TRAINER = (
+    *("transformers==4.46.3", "tokenizers==0.20.3", "huggingface-hub==0.36.0", "accelerate==1.7.0"),
+    *("requests", "urllib3", "idna", "certifi", "charset-normalizer"),
+)
 
 ON_ACCELERATE = tuple(cell for cell in CELLS if "accelerate" in cell.needs)
 ON_LIGHTNING = tuple(cell for cell in CELLS if "lightning" in cell.needs)
@@ -86,11 +95,33 @@ def test_below_the_floor_just_these_beliefs_do_not_hold(version: str, tmp_path_f
     assert [told(o) for o in outcomes if o.answer == "differs" and not o.known] == []
 
 
-def test_lightning_and_fabric_do_what_is_believed_of_them(tmp_path_factory: pytest.TempPathFactory) -> None:
-    def run(folder: Path) -> Checkup:
-        install(folder, *LIGHTNING)
-        return check(only=ON_LIGHTNING, timeout=240, env={"PYTHONPATH": str(folder)})
+def all_hold(factory: pytest.TempPathFactory, packages: tuple[str, ...], cells: tuple[Cell, ...]) -> None:
+    """Assert that cells hold with these packages first on the path."""
 
-    checkup = once(tmp_path_factory, "lightning", run)
+    def run(folder: Path) -> Checkup:
+        install(folder, *packages)
+        return check(only=cells, timeout=240, env={"PYTHONPATH": str(folder)})
+
+    checkup = once(factory, packages[0], run)
     assert checkup.ended == ""
-    assert [told(o) for o in checkup.outcomes if o.answer != "holds"] == []
+    assert [told(outcome) for outcome in checkup.outcomes if outcome.answer != "holds"] == []
+
+
+@pytest.mark.parametrize("packages", LIGHTNING, ids=lambda packages: packages[0])
+def test_lightning_and_fabric_do_what_is_believed_of_them(
+    packages: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    all_hold(tmp_path_factory, packages, ON_LIGHTNING)
+
+
+def test_an_older_trainer_does_what_is_believed_of_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    all_hold(tmp_path_factory, OLDER_TRAINER, TRAINER)
+
+
+@pytest.mark.parametrize("python", [path for path in os.environ.get("SHARDFIX_PYTHONS", "").split(os.pathsep) if path])
+def test_every_belief_holds_with_the_interpreters_that_are_named(python: str) -> None:
+    """SHARDFIX_PYTHONS: interpreters with another torch, which is too large to be fetched here."""
+    checkup = check(python=python, timeout=240)
+    assert checkup.ended == ""
+    assert {o.cell.id for o in checkup.outcomes if o.answer == "holds"} >= {c.id for c in CELLS if not c.needs}
+    assert [told(o) for o in checkup.outcomes if o.answer == "differs"] == []
