@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+
+from jsonschema import Draft202012Validator
 
 from shardfix.proof.truth.cell import Cell, Numbers, Outcome
 from shardfix.proof.truth.check import CELLS, Checkup
+from shardfix.report import doctor
 from shardfix.report.doctor import doctor_document, doctor_page
 
 FACT = Cell(
@@ -97,8 +101,13 @@ def test_a_loader_that_raises_or_waits_has_its_place_in_the_table() -> None:
         assert word in next(line for line in shown if line.startswith("shuffle=True"))
 
 
-def test_json_says_the_same() -> None:
+def test_json_says_the_same_in_the_form_that_the_schema_gives() -> None:
     data = json.loads(json.dumps(doctor_document(CHECKUP)))
+    schema = json.loads(Path(doctor.__file__).with_name("doctor_schema.json").read_text("utf-8"))
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(data)
+    believed = replace(CHECKUP, outcomes=tuple(Outcome(cell, "holds", cell.expect) for cell in CELLS))
+    Draft202012Validator(schema).validate(json.loads(json.dumps(doctor_document(believed))))
     assert data["versions"] == {"torch": "2.13.0+cpu", "accelerate": "0.29.3"}
     assert data["counts"] == {"holds": 1, "differs": 1, "not-installed": 1, "not-run": 0}
     differs, missing, _ = data["cells"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import shardfix
 from shardfix.proof.truth.cell import LIBRARIES, Numbers, Outcome
 from shardfix.proof.truth.check import Checkup
 from shardfix.proof.truth.table import HANDS, ROWS
@@ -102,8 +103,10 @@ def _unlike(page: Page, checkup: Checkup, titles: Mapping[str, str]) -> None:
 
 
 def doctor_document(checkup: Checkup) -> dict[str, Any]:
-    """The same as data that JSON can hold."""
+    """The same as data that JSON can hold (`doctor_schema.json` describes it)."""
     return {
+        "version": 1,
+        "shardfix": shardfix.__version__,
         "python": checkup.python,
         "python_version": checkup.python_version,
         "versions": dict(checkup.versions),
