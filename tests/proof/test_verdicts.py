@@ -342,6 +342,47 @@ def test_a_training_loader_that_one_rank_reads_is_not_called_right() -> None:
     assert judge_observed(only(everything(21, 2), 0), role="train").verdict == "unproven"
 
 
+def test_a_part_only_is_told_by_the_sampler_by_accelerate_or_by_one_process() -> None:
+    dropping = judge_observed(only(ddp_case(21, 2, sampler_drop_last=True), 0))
+    assert dropping.cause == "part-only"
+    assert dropping.reasons[0].endswith("it is sharded: rank 0 reads 10 of 21 samples")
+    assert judge_observed(only(prepared(24, 2, drop_last=True), 0)).cause == "part-only"
+    by_itself = unpadded(24, 2)
+    assert judge_observed(only(by_itself, 1)).verdict != "refuted"
+    own = plainly(24, 4)
+    assert judge_observed(replace(only(by_itself, 1), alone=own)).cause == "part-only"
+    filled = prepared(3, 2)  # accelerate fills rank 0's batch up to all of it
+    assert judge_observed(only(filled, 0)).reasons[0].endswith("all of it only because there is so little")
+    left = judge_observed(only_cut(ddp_case(400, 2), 0))
+    assert left.reasons == ("only rank 0 of 2 reads it, and it is sharded: rank 0 reads one part of 2",)
+    left = judge_observed(only_cut(everything(400, 2), 0))
+    assert left.reasons == ("only rank 0 of 2 came to read it, and not to its end",)
+
+
+def only_cut(case: Case, rank: int) -> Observed:
+    observed = cut(case, 3)
+    return replace(observed, readers=tuple(reader for reader in observed.readers if reader.rank == rank))
+
+
+def test_a_stream_of_the_main_process_is_right() -> None:
+    proof = judge_observed(only(stream([digests(0, 21)] * 2), 0))
+    assert (proof.verdict, proof.reasons) == ("proven", ("rank 0 reads all 21 items",))
+
+
+def test_the_map_shows_the_pass_of_the_fault_else_the_first_whole_one() -> None:
+    shown = judged(dealt_wrongly(40, 2, stale=1)).map_after
+    assert shown is not None
+    assert shown.epoch == 1
+    observed = ddp_case(40, 2).observed()
+    late = [
+        replace(r, passes=(replace(r.passes[0], batches=r.passes[0].batches[:1], complete=False), *r.passes[1:]))
+        for r in observed.readers
+    ]
+    shown = judge_observed(replace(observed, readers=tuple(late))).map_after
+    assert shown is not None
+    assert (shown.epoch, shown.size) == (1, 40)
+
+
 def test_two_of_four_ranks_are_judged_as_the_two_that_read() -> None:
     proof = judge_observed(only(everything(21, 4), 1, 3))
     assert (proof.verdict, proof.cause) == ("refuted", "unsharded")
@@ -425,6 +466,9 @@ def test_a_right_loader_that_is_left_early_is_unproven_and_says_what_was_not_con
         assert proof.verdict == "unproven"
         assert proof.reasons == ("no pass came to its end, so whether everything is read was not seen",)
         assert proof.told[1] == "every pass was left after 3 steps: what comes later was not consumed"
+        assert {proof.conditions[name] for name in ("disjoint", "same steps")} == {
+            "not judged: no pass came to its end"
+        }
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -600,6 +644,21 @@ def test_subsets_that_the_program_deals_out_itself_are_right_where_they_make_up_
     own = plainly(40, 4)
     assert judge_observed(parts(40, 2).observed(alone=own)).verdict == "proven"
     assert judge_observed(parts(40, 4).observed(alone=own)).cause == "wrong-replicas"
+
+
+def test_subsets_of_a_ranks_own_that_are_sharded_again_are_refuted_where_no_two_meet() -> None:
+    def parts(of: int, world: int) -> Case:
+        return watched(
+            lambda rank, epoch: batched(distributed(range(rank * of, rank * of + of), rank, world), 4),
+            lambda rank: ddp(rank, world, 40, 4, subset=of, draws=of, shuffled=False, subset_digest=f"d{rank}"),
+            world,
+        )
+
+    proof = judged(parts(20, 2))
+    assert (proof.verdict, proof.cause) == ("refuted", "sharded-twice")
+    assert proof.reasons == ("sharded twice: rank 0's subset holds 20 of 40 samples, and its loader is sharded again",)
+    apart = replace(parts(20, 2), built=tuple(replace(one, samples=30) for one in parts(20, 2).built))
+    assert judged(apart).cause == "per-rank-subset"
 
 
 def test_a_batch_sampler_of_batches_of_any_size_is_dealt_out_by_accelerate() -> None:

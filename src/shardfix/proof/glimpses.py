@@ -121,6 +121,18 @@ def shards_of_own_subsets(seen: Seen) -> bool:
     return len(subsets) > 1 and sharded and read
 
 
+def own_subsets_fault(seen: Seen) -> Fault:
+    """What such subsets are: the parts of a whole that are sharded again, or draws of their own."""
+    lengths = [row.reader.built.subset or 0 for row in seen.rows.rows]
+    samples = seen.built.samples or 0
+    if sum(lengths) < samples + len(lengths):
+        text = f"rank 0's subset holds {lengths[0]} of {samples} samples, and its loader is sharded again"
+        return Fault("sharded-twice", "covered", f"sharded twice: {text}")
+    return Fault(
+        "per-rank-subset", "covered", f"each rank shards a subset of its own, {lengths[0]} of {samples} samples"
+    )
+
+
 def draws_a_part(seen: Seen) -> str:
     """A sampler of the program's own that draws fewer than there are: a choice of samples, or one rank's part?
 

@@ -29,6 +29,7 @@ from .glimpses import (
     draws_a_part,
     frozen_by_its_word,
     other_contents,
+    own_subsets_fault,
     parts_of_parts,
     shards_of_own_subsets,
     stream_faults,
@@ -125,6 +126,10 @@ class Judge:
             ledger.leave_open("covered", f"{only} came to read it, and not to its end")
         elif self.role == "train":
             ledger.leave_open("covered", f"{only} reads a loader that trains")
+        elif seen.built.sharder == "accelerate" or shards > 1:
+            ledger.leave_open(
+                "covered", f"{only} reads it, and it is sharded: all of it only because there is so little"
+            )
         else:
             ledger.not_judged["same steps"] = "one rank reads it"
             ledger.tell("covered", f"{row.name} alone reads everything: a loader of the main process")
@@ -144,7 +149,8 @@ class Judge:
             self.judge_coverage()
         if not seen.whole:
             ledger.leave_open("covered", "no pass came to its end, so whether everything is read was not seen")
-            ledger.not_judged["same steps"] = "no pass came to its end"
+            for condition in ("disjoint", "same steps"):
+                ledger.not_judged[condition] = "no pass came to its end"
         self.judge_order()
 
     def judge_shares(self) -> None:
@@ -159,7 +165,7 @@ class Judge:
         if parts is not None and not found:
             found[parts.code] = (parts, seen.whole[0])
         if not found and shards_of_own_subsets(seen):
-            found["missing"] = (Fault("missing", "covered", "each rank shards a subset of its own"), self.shown)
+            self.add(own_subsets_fault(seen))
         if found:
             self.shown = min(number for _, number in found.values())
         for fault in explained([fault for fault, _ in found.values()], seen.run, seen.clues):
