@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _BUILTINS = frozenset(dir(builtins))
 _DATASETS = ("dataset", "data_source", "datasets", "data", "ds", "train_dataset", "eval_dataset", "val_dataset")
+_LIBRARIES = ("datasets.", "torchvision.datasets.", "torchaudio.datasets.", "torch.utils.data.Subset")
 _FLAGS = ("shuffle", "drop_last", "replacement")
 _PARSERS = ("parse_args", "parse_known_args", "get_args", "parse_arguments")
 
@@ -99,13 +100,24 @@ class Imported:
         if own is not None and text_of(own) == text_of(node):
             return True
         if isinstance(node, ast.Call):
-            classes = s.module.project_classes(node.func)
-            return any(b.rsplit(".", 1)[-1] == "Dataset" for c in classes for b in s.module.bases(c))
+            return self.makes_dataset(node)
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return False
-        if s.module.instances(node):
-            return any(b.rsplit(".", 1)[-1] == "Dataset" for c in s.module.instances(node) for b in s.module.bases(c))
+        made = [d.value for d in s.definitions(node) if d.kind == "assign"]
+        if any(isinstance(v, ast.Call) and self.makes_dataset(v) for v in made):
+            return True
+        if any(self.derives(cls) for cls in s.module.instances(node)):
+            return True
         return parameter in _DATASETS and exact(s.module, node) is ...
+
+    def makes_dataset(self, node: ast.Call) -> bool:
+        m = self.slicer.module
+        if any(self.derives(cls) for cls in m.project_classes(node.func)):
+            return True
+        return any(name.startswith(_LIBRARIES) for name in m.callee(node))
+
+    def derives(self, cls: ast.ClassDef) -> bool:
+        return any(base.rsplit(".", 1)[-1] == "Dataset" for base in self.slicer.module.bases(cls))
 
     # -- names -----------------------------------------------------------------------------------------------
 
@@ -226,10 +238,19 @@ class Imported:
         for i, argument in enumerate(node.args):
             if isinstance(argument, ast.Starred):
                 arguments.append(ast.Starred(self.value(argument.value, depth + 1), ast.Load()))
+            elif i == 0 and self.holds_another(node, argument):
+                arguments.append(s.datasets.dataset(argument, depth + 1))
             else:
                 arguments.append(self.value(argument, depth + 1, names[i] if i < len(names) else ""))
         keywords = [ast.keyword(k.arg, self.value(k.value, depth + 1, k.arg or "")) for k in node.keywords]
         return ast.Call(function, arguments, keywords)
+
+    def holds_another(self, node: ast.Call, first: ast.expr) -> bool:
+        """Whether a dataset of the project's own is made around another: what it takes first, if that is no setting."""
+        m = self.slicer.module
+        if not any(self.derives(cls) for cls in m.project_classes(node.func)):
+            return False
+        return isinstance(first, (ast.Name, ast.Attribute, ast.Call)) and not settings(m, first)
 
     def parameters_of(self, node: ast.Call) -> list[str]:
         """The names of the parameters that a call's arguments bind to, in their order."""

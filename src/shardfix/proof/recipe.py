@@ -190,7 +190,7 @@ def _parted(body: list[ast.stmt]) -> str:
     calls = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Call)]
     read = [c.args[0] for c in calls if dotted_name(c.func) == DATA_LOADER]
     for keyword in (k for c in calls for k in c.keywords if k.arg in ("dataset", "data_source")):
-        if all(ast.dump(keyword.value) != ast.dump(data) for data in read):
+        if read and all(ast.dump(keyword.value) != ast.dump(data) for data in read):
             drawn, other = _words(keyword.value), _words(read[0])
             return f"the sampler is made for `{drawn}`, the loader reads `{other}`: whether they match is not seen"
     return ""

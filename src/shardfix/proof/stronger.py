@@ -32,7 +32,7 @@ def _factory(site: Site) -> str:
     function = m.function(site.call)
     if not isinstance(function, ast.FunctionDef) or not isinstance(m.parents[function], ast.Module):
         return ""
-    returned = any(m.function(use.node) is function for use in site.flow.of("returned"))
+    returned = any(function in (use.node, m.function(use.node)) for use in site.flow.of("returned"))
     if not returned and not isinstance(m.parents[site.call], ast.Return):
         return ""
     arguments: list[str] = []
