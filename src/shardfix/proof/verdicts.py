@@ -277,7 +277,7 @@ class Judge:
     def judge_order(self) -> None:
         """The order of the passes, as far as all of them came."""
         seen, ledger, reference = self.seen, self.ledger, self.seen.reference
-        if reference is None or seen.stream:
+        if reference is None or (seen.stream and not seen.built.shuffled):
             unsaid = "its sampler does not say whether it shuffles"
             ledger.not_judged["epochs"] = "a stream's order is its own" if seen.stream else unsaid
             return
