@@ -306,6 +306,9 @@ class Judge:
         else:
             ledger.not_judged["epochs"] = "its sampler does not say whether it shuffles"
         for fault in explained(order_faults(run, reference), run, seen.clues):
+            if seen.stream and fault.code == "unshuffled":  # its items are numbered as they come, so in order
+                text = "every pass has the order of the first, though the stream listens to the epoch"
+                fault = replace(fault, code="frozen-epoch", text=text)
             code = "reordered" if fault.code == "shuffled-eval" and self.role != "eval" else fault.code
             ledger.fail(fault.condition, fault.text, code)
 
@@ -323,7 +326,8 @@ class Judge:
             ledger.not_judged["preserved"] = "no full batch was seen"
             return
         ledger.judged.add("preserved")
-        if now != was and not seen.built.split_batches and seen.built.batch_size is not None:
+        sized = seen.built.batch_size is not None or seen.alone.built.batch_size is not None
+        if now != was and not seen.built.split_batches and sized:
             text = f"rank 0's batches hold {plural(now, 'sample')}, those of one process {was}"
             ledger.fail("preserved", text, "batch-size")
 
