@@ -82,6 +82,25 @@ def told(given: Any, check: Callable[..., Any] = sanitize, **options: Any) -> di
     }
 
 
+def first_come(worker: int) -> None:
+    torch.utils.data.get_worker_info().dataset.started = worker  # type: ignore[union-attr]
+
+
+def listed(batch: list[int]) -> list[int]:
+    """Each sample with the worker that loaded it, as one number."""
+    return [100 * torch.utils.data.get_worker_info().dataset.started + index for index in batch]  # type: ignore[union-attr]
+
+
+WORKERS: dict[str, Any] = {
+    "num_workers": 2,
+    "persistent_workers": True,
+    "prefetch_factor": 3,
+    "worker_init_fn": first_come,
+    "collate_fn": listed,
+    "generator": torch.Generator().manual_seed(3),
+}
+
+
 def before_the_group() -> dict[str, dict[str, Any]]:
     right = loader(sampler=DistributedSampler(NUMBERS, num_replicas=2, rank=RANK, shuffle=False))
     return {
@@ -112,6 +131,7 @@ def with_the_group() -> dict[str, dict[str, Any]]:
         "fix: batch sampler": told(loader(batch_sampler=BatchSampler(SequentialSampler(NUMBERS), 2, False)), **fix),
         "fix: constant rank": told(loader(sampler=first), **fix),
         "fix: Trainer override": told(loader(), owner="hf-trainer", on_violation="fix"),
+        "fix: with workers": told(loader(shuffle=True, **WORKERS), **fix),
     }
     results["ddp: unsharded"]["loader"] = plain  # refused, and read to see that it is right to refuse it
     return results
@@ -327,12 +347,17 @@ def matrix() -> dict[str, dict[str, Any]]:
             better, said = follow(samplers()[name], check, accelerator)
             if said:
                 results[f"followed {column}: {name}"] = told(better, check) | prepared(better, prepare) | {"said": said}
+            if column in ("ddp", "hf-trainer", "accelerate"):
+                fixed = told(samplers()[name], check, on_violation="fix")
+                results[f"fixed {column}: {name}"] = fixed | prepared(fixed["loader"], prepare)
             if column == "accelerate" and results[f"{column}: {name}"]["loader"] is not None:
                 results[f"prepared: {name}"] = told(results[f"{column}: {name}"]["loader"], owner="ddp")
     return results
 
 
 def prepared(loader: Any, prepare: Callable[[Any], Any]) -> dict[str, Any]:
+    if loader is None:
+        return {}
     try:
         return {"loader": prepare(loader)}
     except (ValueError, TypeError) as refused:

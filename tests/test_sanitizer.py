@@ -249,6 +249,35 @@ def test_a_rebuilt_loader_is_right_and_says_that_it_was_rebuilt(both: Any, name:
     assert other["error"] == ""
 
 
+REBUILT = {
+    "ddp": "default, shuffle=True, Sequential, Random, Distributed alone, Distributed rank 0, Random of half, "
+    "Distributed too many, SubsetRandom, Batch(Sequential), Batch(Random), no batches, size 7",
+    "accelerate": "Distributed, Distributed ordered, Distributed rank 0, Distributed too many, Batch(Distributed)",
+}
+
+
+@pytest.mark.parametrize("owner", ["ddp", "hf-trainer", "accelerate"])
+def test_fix_rebuilds_what_it_understands_and_what_it_rebuilds_is_right(two: Any, three: Any, owner: str) -> None:
+    for seen in (two, three):
+        rebuilt = []
+        for name in SAMPLERS:
+            case = [one[f"fixed {owner}: {name}"] for one in seen]
+            if not any("It was rebuilt for this run" in text for text in case[-1]["warnings"]):
+                assert (
+                    mark([one[f"{owner}: {name}"] for one in seen]) in "+?" or "can't be rebuilt" in case[-1]["error"]
+                )
+                continue
+            rebuilt.append(name)
+            assert is_right(name, case), name
+        assert rebuilt == REBUILT["ddp" if owner == "hf-trainer" else owner].split(", ")
+
+
+def test_a_rebuilt_loader_has_its_workers_their_start_and_what_they_collate(both: Any) -> None:
+    one, other = both("fix: with workers")
+    assert sorted(code % 100 for code in one["read"] + other["read"]) == sorted(EVERY)
+    assert {code // 100 for code in one["read"]} == {0, 1}  # started by worker_init_fn, collated by collate_fn
+
+
 def test_fix_keeps_the_order_of_an_ordered_loader_and_the_shuffling_of_a_shuffled_one(both: Any) -> None:
     assert [rank["read"] == sorted(rank["read"]) for rank in both("fix: plain")] == [True, True]
     assert [rank["read"] == sorted(rank["read"]) for rank in both("fix: shuffled")] == [False, False]
@@ -776,7 +805,7 @@ def test_fix_keeps_the_shuffling_seed_and_tail_of_a_distributed_sampler() -> Non
         (
             "ddp",
             DataLoader(DATA, batch_size=None, sampler=BatchSampler(SequentialSampler(DATA), 2, False)),
-            "its batches are batched again",
+            "its batches come from a sampler within a sampler",
         ),
     ],
 )

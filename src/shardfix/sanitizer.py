@@ -593,7 +593,7 @@ def _rebuild(loader: Any, running: Running, owner: str) -> tuple[Any, str]:
     if unknown is not None:
         return None, f"what {unknown} would yield for all ranks is not known"
     if len(chain) > (1 if batches is None else 2):
-        return None, "its batches are batched again"
+        return None, "its batches come from a sampler within a sampler"
     if _draws_freely(sampler):
         return None, f"{type(sampler).__name__} draws with replacement or a number of its own"
     source: Any = getattr(sampler, "data_source", getattr(sampler, "dataset", None))
@@ -604,6 +604,8 @@ def _rebuild(loader: Any, running: Running, owner: str) -> tuple[Any, str]:
     if owner == "accelerate":
         if len(source) != len(dataset):
             return None, "its sampler is made for another dataset than the loader's"
+        if batches is None:
+            return None, "it makes no batches that prepare() could split"
         options["shuffle"] = shuffle
     else:
         if source is None:
