@@ -111,7 +111,10 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
             why = "a loader class of the project's own, which is not imported" if own else "not a torch DataLoader"
             proofs.append(_unproven(location, why, stronger(site, project=own) if own else ""))
             continue
-        if site.owner in ("single", "unknown") or site.owner not in ("accelerate", "ddp", "hf-trainer"):
+        groups = (
+            site.owner == "mesh" and isinstance(found := recipe(None, site, kind="stands"), Recipe) and found.worlds
+        )
+        if site.owner not in ("accelerate", "ddp", "hf-trainer") and not groups:
             why = {
                 "single": "one process reads everything; there is nothing to shard",
                 "unknown": f"its owner is not shown: {site.ownership.missing}",
@@ -142,6 +145,12 @@ def _run(recipes: Sequence[Recipe], sites: Mapping[str, Site], verifier: Verifie
     ]
 
 
+def _shows_groups(site: Site) -> bool:
+    """Whether a loader of a device mesh says itself which ranks share what they read."""
+    made = recipe(None, site, kind="stands") if site.owner == "mesh" and site.kind == "torch" else None
+    return isinstance(made, Recipe) and bool(made.worlds)
+
+
 def _pair(old: dict[str, list[Site]], new: dict[str, list[Site]], location: Location) -> tuple[Site, Site] | None:
     """The same loader before and after: no edit adds or removes a construction, so its number in the file stays."""
     before, after = old.get(location.path, []), new.get(location.path, [])
@@ -160,6 +169,11 @@ def _feeds_metric(site: Site) -> bool:
 def _exact(site: Site) -> bool:
     answer = site.answers.metric
     return site.evaluation.exact is not None or (answer is not None and answer.word == "exact")
+
+
+def padding_is_counted(site: Site) -> bool:
+    """Whether padded samples of a loader would reach a metric that is put together from all ranks."""
+    return _feeds_metric(site) and not _exact(site)
 
 
 def _recipe_of(change: Change, before: Site, after: Site, root: str) -> Recipe | Unproven:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
@@ -93,6 +94,7 @@ def verify(
     from shardfix.proof.watch import Program, watch
     from shardfix.report.terminal import emit, width_of
     from shardfix.report.watched import watched_json, watched_page
+    from shardfix.watching import Spoken, spoken_of
 
     python = _interpreter(python)
     if torch_available(python) is None:
@@ -109,7 +111,11 @@ def verify(
     )
     run = watch(program, hear=_show if verbose else None)
     finished = came_to_its_end(run.watched.endings)
-    proofs = [judge_observed(observed, finished=finished) for observed in run.watched.loaders]
+    spoken = spoken_of(run.watched, Path(script)) if os.path.isfile(script) else {}
+    proofs = []
+    for observed in run.watched.loaders:
+        said = spoken.get(observed.loader, Spoken())
+        proofs.append(judge_observed(observed, role=said.role, padding_removed=said.padding_removed, finished=finished))
     verdict = judge_run(run.watched, proofs)
     if form == "json":
         data = watched_json(proofs, verdict)

@@ -114,6 +114,12 @@ def _change_modules(torch: Any, to_cpu: Any) -> None:
     module = torch.nn.Module
     module.to = _mapped(module.to, to_cpu, numbers=True)
     module.cuda = _itself
+
+    def init_parallel(self: Any, inner: Any, *args: Any, **kwargs: Any) -> None:
+        module.__init__(self)
+        self.module, self.device_ids = inner, []  # as torch does where there is no device
+
+    torch.nn.DataParallel.__init__ = init_parallel
     sync = torch.nn.SyncBatchNorm  # runs on a GPU only
     sync.convert_sync_batchnorm = classmethod(lambda cls, module, process_group=None: module)
 

@@ -128,7 +128,7 @@ class Recorder:
 
     def is_rank(self, rank: int, world: int) -> None:
         self.rank, self.world = rank, world
-        self.emit("rank", rank=rank, world=world)
+        self.emit("rank", rank=rank, world=world, joined=True)
 
     # --- loaders ---
 
