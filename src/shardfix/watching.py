@@ -9,7 +9,6 @@ from pathlib import Path
 
 from shardfix.proof.observed import Watched
 
-
 MOST_FILES = 1000  # of a project that is read for this; a run says enough without
 
 

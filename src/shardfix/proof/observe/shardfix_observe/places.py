@@ -51,7 +51,8 @@ def user_place(made: object = None) -> Place:
     """The line of the user's code that is running now.
 
     ``made`` is an object under construction: the ``__init__`` of a class of the user's is not where it is made, nor is
-    what Lightning puts around it. A program that is itself an installed package is taken for the user's if nothing else is.
+    what Lightning puts around it. A program that is an installed package is taken for the user's
+    if nothing else is.
     """
     frames = list(_frames(made))
     via = ""
