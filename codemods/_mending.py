@@ -145,8 +145,15 @@ def _loader(site: Site) -> Hindrance | None:
     last = site.arguments.value("drop_last")
     if last is not None and not is_false(last):
         return Hindrance("which samples drop_last leaves out depends on the number of ranks", module.evidence(last))
-    if site.kind != "torch" or site.flow.of("next"):
-        return Hindrance("single batches are taken of it", module.evidence(site.call))
+    if site.flow.of("next"):
+        return Hindrance("single batches are taken of it", module.evidence(site.flow.of("next")[0].node))
+    read = {u.node for u in site.flow.of("iterate")}
+    for use in site.flow.of("argument", "escape"):
+        if use.node not in read and module.parents.get(use.node) not in read:
+            return Hindrance("it goes where it is not followed", module.home(use.node).evidence(use.node))
+    for arm in site.arms:
+        for use in site.sampler_flow(arm).of("length"):
+            return Hindrance("the sampler's length becomes that of one rank's part", module.evidence(use.node))
     return None
 
 

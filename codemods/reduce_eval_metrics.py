@@ -99,7 +99,8 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         "each rank evaluates its own share without the samples that only fill it up, and all ranks get the whole metric"
         if all(sharded)
         else "with W processes each rank evaluates 1/W of the samples, and all ranks get the whole metric",
-        "every rank must come to the end of the loop: the results are put together there",
+        "every rank must come to the end of the loop, where the results are put together; fewer samples than processes "
+        "are an error",
         *(line for site in group for line in lengths(site, "it is W times shorter now") if not all(sharded)),
     )
     return Change(

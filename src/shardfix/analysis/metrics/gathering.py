@@ -20,9 +20,13 @@ from shardfix.analysis.metrics.values import Values
 _SHOWS = frozenset(
     {"print", "info", "debug", "warning", "error", "log", "add_scalar", "add_scalars", "display"}
     | {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
-    | {"eval", "train", "synchronize", "empty_cache", "zero_grad", "collect", "manual_seed"}
+    | {"synchronize", "empty_cache", "collect", "manual_seed"}
 )
-_BARS = re.compile(r"bar|progress|tqdm|timer|(batch|data|iter|end|elapsed)_?time|logger\b")
+_MODES = frozenset({"eval", "train", "zero_grad"})
+_CHANGES = frozenset({"append", "extend", "update", "add", "insert", "setdefault", "pop", "add_batch"})
+# What gives a tensor or a list with one row for each row of what it is given.
+_ROWWISE = frozenset({"cpu", "numpy", "tolist", "detach", "argmax", "squeeze", "batch_decode", "cuda", "to", "round"})
+_BARS = re.compile(r"bar|progress|tqdm|timer|(batch|data|iter|end|elapsed)_?time")
 _JOINS = frozenset({"cat", "concat", "concatenate", "vstack", "append", "hstack"})
 _GRADIENTS = frozenset({"backward", "step", "zero_grad", "backprop"})
 
@@ -122,6 +126,25 @@ class Gathering:
                 self.refuse(s, "the loop computes gradients, which DistributedDataParallel averages over the ranks")
             elif is_reduction(self.module, n) and not self._own_metric(n):
                 self.refuse(s, "a collective inside the loop")
+            elif self._changes(n):
+                self.refuse(s, f"`{_short(n.func)}` changes what it is given, or keeps it")
+
+    def _changes(self, call: ast.Call) -> bool:
+        """Whether a project function adds to an object from outside the loop, or keeps something of its own."""
+        functions = self.module.called_functions(call, passed=False)
+        if len(functions) != 1 or functions[0].name in ("__init__", "forward", "__call__"):
+            return False
+        function = functions[0]
+        meter = isinstance(call.func, ast.Attribute) and function.name == "update"
+        if meter:
+            return False  # looked at where it stands
+        kept = {"self"} if isinstance(call.func, ast.Attribute) and not self._local(call.func.value) else set()
+        for argument in arguments_of(call):
+            parameter = self.module.parameter_of(function, call, argument)
+            outside = isinstance(argument, (ast.Name, ast.Attribute)) and not self._local(argument)
+            if parameter is not None and outside and self.values.of(argument).kind == "constant":
+                kept.add(parameter.arg)
+        return any(_alters(n, kept) for n in ast.walk(function))
 
     def _own_metric(self, call: ast.Call) -> bool:
         return isinstance(call.func, ast.Attribute) and gathers_itself(self.module, call.func.value)
@@ -273,11 +296,11 @@ class Gathering:
             first = [v for v in (value.body, value.orelse) if v not in joined]
             added = self._joined(joined[0], name) if joined else None
             if len(first) == 1 and added is not None and ast.unparse(added[1]) == ast.unparse(first[0]):
-                self._listed(added[0], self.values.of(first[0]), s, place, many=True)
+                self._listed(added[0], self.values.of(first[0]), s, place, many=True, joined=True)
                 return True
         parts_of = self._joined(value, name)
         if parts_of is not None:
-            self._listed(parts_of[0], self.values.of(parts_of[1]), s, place, many=True)
+            self._listed(parts_of[0], self.values.of(parts_of[1]), s, place, many=True, joined=True)
             return True
         return False
 
@@ -318,10 +341,12 @@ class Gathering:
                 return False
         for t, parts in zip(joins, found, strict=True):
             if parts is not None:
-                self._listed(parts[0], self.values.of(parts[1]), t, place, many=True)
+                self._listed(parts[0], self.values.of(parts[1]), t, place, many=True, joined=True)
         return True
 
-    def _listed(self, target: ast.expr, value: Value, s: ast.stmt, place: _Place, *, many: bool) -> None:
+    def _listed(
+        self, target: ast.expr, value: Value, s: ast.stmt, place: _Place, *, many: bool, joined: bool = False
+    ) -> None:
         """A list or array that grows: by one item for each sample, or by a piece for each batch."""
         if isinstance(target, ast.Subscript):
             self.refuse(s, f"`{_short(target)}` is one of several lists")
@@ -338,13 +363,27 @@ class Gathering:
             return
         if not place.once:
             self.refuse(s, "it need not add exactly one item for each sample")
-        elif value.kind in ("samples", "output"):
+        elif value.kind == "samples" or (value.kind == "output" and (joined or self._rowwise(s, target, many=many))):
             self._write(target, "samples" if many else "batches", s, place)
         elif many:
             self.refuse(s, "what it adds is not seen to be one item for each sample")
         else:
             why = "a mean over the batch" if value.kind == "mean" else "one value for a batch"
             self.refuse(s, f"it keeps {why}, and the ranks' batches are other ones")
+
+    def _rowwise(self, s: ast.stmt, target: ast.expr, *, many: bool) -> bool:
+        """Whether what a model gives is a tensor, or a list as long as one: by what is done with it."""
+        if not many:
+            made = [d for d in self.module.bindings.definitions if d.key == ast.unparse(target)]
+            calls = [self.module.parents[r] for d in made for r in self.module.bindings.readers(d)]
+            return any(isinstance(c, ast.Call) and last_name(c.func) in _JOINS for c in calls)
+        nodes = list(ast.walk(s))
+        for _ in range(3):
+            found = [d.value for n in nodes if isinstance(n, ast.Name) for d in self.module.bindings.reaching(n)]
+            if any(isinstance(n, ast.Call) and last_name(n.func) in _ROWWISE for n in nodes):
+                return True
+            nodes = [n for v in found if v is not None and v in self.inside for n in ast.walk(v)]
+        return False
 
     def _is_list(self, target: ast.expr) -> bool:
         made = [d.value for d in self.module.bindings.reaching(target) if d.node not in self.inside]
@@ -378,39 +417,60 @@ class Gathering:
             self.refuse(s, f"`{_short(call.func)}` is told of the batch, and what it keeps is not followed")
 
     def _meter(self, receiver: ast.expr, call: ast.Call, s: ast.stmt, place: _Place) -> bool:
-        """``top1.update(acc1.item(), images.size(0))``"""
-        definitions = [d for d in self.module.bindings.reaching(receiver) if d.node not in self.inside]
+        """``top1.update(acc1.item(), images.size(0))``, ``metric_logger.update(loss=loss.item())``"""
+        owner = receiver
+        if isinstance(receiver, ast.Subscript) and isinstance(receiver.value, ast.Attribute):
+            owner = receiver.value.value
+        definitions = [d for d in self.module.bindings.reaching(owner) if d.node not in self.inside]
         made = [d.value for d in definitions if d.kind == "assign" and d.index is None]
         if len(made) != 1 or len(definitions) != 1 or not isinstance(made[0], ast.Call):
             return False
         meter = meter_of(self.module, made[0])
-        if meter is None or place.per_sample or not 1 <= len(arguments_of(call)) <= 2:
+        if meter is None or place.per_sample:
             return False
-        given = {k.arg: k.value for k in call.keywords}
-        value = call.args[0] if call.args else given.get(meter.value)
-        weight = call.args[1] if len(call.args) > 1 else given.get(meter.weight)
-        if value is None or not set(given) <= {meter.value, meter.weight}:
-            return False
-        found, weighed = self.values.of(value), self.values.of(weight) if weight is not None else None
-        if found.kind == "time":
-            return True
-        why = ""
-        if weighed is not None and weighed.kind == "count":
-            if found.kind not in ("mean", "constant"):
-                shown = found.what if found.what is not None else value
-                why = f"`{_short(shown)}` is not seen to be a mean over the batch's samples"
-        elif weighed is None and found.kind == "mean":
-            why = f"`{_short(value)}` is a mean over the batch"
-        else:
-            why = f"`{_short(call)}` weighs what is not seen to be a mean by what is not seen to be the batch's size"
         if place.some_batches:
             self.refuse(s, f"only for some batches (`{place.some_batches}`), and the ranks' batches are other ones")
-        self.writes.append(Write(receiver, ast.unparse(receiver), "meter", s, why, meter))
+        given = {k.arg: k.value for k in call.keywords}
+        if meter.held_in and owner is receiver:
+            if call.args or None in given:
+                return False
+            found = [self._weighed(meter, value, None, call) for value in given.values()]
+            why = next((w for w in found if w), "")
+            if any(w is not None for w in found):
+                self.writes.append(Write(owner, ast.unparse(owner), "meter", s, why, meter))
+            return True
+        of_held = isinstance(receiver, ast.Subscript) and isinstance(receiver.value, ast.Attribute)
+        if of_held and not (
+            meter.held_in and ast.unparse(receiver).startswith(f"{ast.unparse(owner)}.{meter.held_in}[")
+        ):
+            return False
+        value_name, weight_name = (meter.value, meter.weight) if not of_held else ("value", "n")
+        value = call.args[0] if call.args else given.get(value_name)
+        weight = call.args[1] if len(call.args) > 1 else given.get(weight_name)
+        if value is None or not set(given) <= {value_name, weight_name} or not 1 <= len(arguments_of(call)) <= 2:
+            return False
+        inexact = self._weighed(meter, value, weight, call)
+        if inexact is not None:
+            self.writes.append(Write(owner, ast.unparse(owner), "meter", s, inexact, meter))
         return True
+
+    def _weighed(self, meter: Meter, value: ast.expr, weight: ast.expr | None, call: ast.Call) -> str | None:
+        """Why an averaging object's sum is not one over samples; empty if it is, None for times."""
+        found, weighed = self.values.of(value), self.values.of(weight) if weight is not None else None
+        if found.kind == "time":
+            return None
+        if weighed is not None and weighed.kind == "count":
+            if found.kind in ("mean", "constant"):
+                return ""
+            shown = found.what if found.what is not None else value
+            return f"`{_short(shown)}` is not seen to be a mean over the batch's samples"
+        if weighed is None and found.kind == "mean":
+            return f"`{_short(value)}` is a mean over the batch"
+        return f"`{_short(call)}` weighs what is not seen to be a mean by what is not seen to be the batch's size"
 
     def _shows(self, call: ast.Call) -> bool:
         name = last_name(call.func)
-        if name in _SHOWS:
+        if name in _SHOWS or (name in _MODES and not arguments_of(call)):
             return True
         receiver = ast.unparse(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
         if _BARS.search(receiver) and name in ("update", "write", "close", "display", "refresh", "tic", "toc", "start"):
@@ -418,7 +478,7 @@ class Gathering:
         return any(q.startswith(("logging.", "builtins.print", "torch.cuda.")) for q in self.module.callee(call))
 
     def _of_clock(self, call: ast.Call) -> bool:
-        return any(self.values.of(a).kind == "time" for a in arguments_of(call)) or not call.args
+        return any(self.values.of(a).kind == "time" for a in arguments_of(call)) or not arguments_of(call)
 
     def _only_shows(self, body: Sequence[ast.stmt]) -> bool:
         """Whether statements only print or log, with what they compute for that."""
@@ -433,6 +493,26 @@ class Gathering:
                 continue
             return False
         return True
+
+
+def _alters(node: ast.AST, names: set[str]) -> bool:
+    """Whether a statement of a function changes an object that one of its parameters is."""
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        return True
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = [t for t in node.targets if isinstance(t, (ast.Subscript, ast.Attribute))]
+    elif isinstance(node, ast.AugAssign):
+        targets = [node.target]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
+        targets = [node.func.value]
+    return any(_base(t) in names for t in targets)
+
+
+def _base(node: ast.expr) -> str:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _leaves(statement: ast.stmt) -> bool:

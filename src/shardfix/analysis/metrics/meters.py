@@ -21,7 +21,9 @@ class Meter:
         sum: the attribute that adds up value times weight, and ``count`` that of the weights.
         average: the attribute that is their quotient; empty where it is computed when it is read.
         method: a method of its own that reduces both across ranks; empty where there is none.
-        weighs: whether ``update`` takes a weight.
+        value: the first parameter of ``update``; ``weight`` that of the weight, empty where it takes none.
+        window: whether it also keeps the last values, of which the ranks have others.
+        held_in: for an object that holds averaging objects by name, the attribute that does.
     """
 
     sum: str
@@ -30,6 +32,8 @@ class Meter:
     method: str
     value: str
     weight: str
+    window: bool = False
+    held_in: str = ""
 
 
 def meter_of(module: Module, call: ast.Call) -> Meter | None:
@@ -39,7 +43,32 @@ def meter_of(module: Module, call: ast.Call) -> Meter | None:
     classes = module.project_classes(call.func)
     if len(classes) != 1:
         return None
-    cls = classes[0]
+    return _holding(module, classes[0]) or _averaging(module, classes[0])
+
+
+def _holding(module: Module, cls: ast.ClassDef) -> Meter | None:
+    """A class that hands named values on to averaging objects that it makes, and reduces all of them by a method."""
+    update = module.method(cls, "update")
+    if update is None or update.args.kwarg is None or len(update.args.args) != 1:
+        return None
+    for name in (d.key[5:] for d in module.home(cls).bindings.definitions if d.key.startswith("self.")):
+        made = [d.value for d in module.attribute_values(cls, name)]
+        given = made[0].args if len(made) == 1 and isinstance(made[0], ast.Call) else []
+        classes = module.project_classes(given[0]) if len(given) == 1 else []
+        if len(classes) != 1 or ast.unparse(update).count(f"self.{name}[") != 1:
+            continue
+        inner = _averaging(module, classes[0])
+        for method in _REDUCES if inner is not None and inner.method else ():
+            found = module.method(cls, method)
+            if found is None or len(found.args.args) != 1:
+                continue
+            source = ast.unparse(found)
+            if f"in self.{name}.values():" in source and f".{inner.method}()" in source:  # type: ignore[union-attr]
+                return Meter("", "", "", method, "", "", window=True, held_in=name)
+    return None
+
+
+def _averaging(module: Module, cls: ast.ClassDef) -> Meter | None:
     update = module.method(cls, "update")
     if update is None or len(update.args.args) not in (2, 3) or update.args.kwarg or update.args.vararg:
         return None
@@ -53,7 +82,8 @@ def meter_of(module: Module, call: ast.Call) -> Meter | None:
     total, count, average = found
     if not all(_starts_at_zero(module, cls, name) for name in (total, count)):
         return None
-    return Meter(total, count, average, _reducing(module, cls, (total, count)), value, weight)
+    window = ".append(" in ast.unparse(update)
+    return Meter(total, count, average, _reducing(module, cls, (total, count)), value, weight, window)
 
 
 def _added(
@@ -63,6 +93,8 @@ def _added(
     total = count = average = ""
     for statement in update.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue
+        if isinstance(statement, ast.Expr) and _keeps_last(statement.value, value):
             continue
         if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
             name = _own(statement.target)
@@ -92,6 +124,12 @@ def _added(
         else:
             return None
     return (total, count, average) if total and count else None
+
+
+def _keeps_last(node: ast.expr, value: str) -> bool:
+    """``self.deque.append(value)``"""
+    append = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
+    return append and isinstance(node, ast.Call) and [ast.unparse(a) for a in node.args] == [value]
 
 
 def _only_item(statement: ast.If, value: str) -> bool:

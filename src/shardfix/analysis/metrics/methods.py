@@ -197,8 +197,11 @@ def _shaped(values: Values, name: str, value: Value, call: ast.Call, more: list[
     if name in ("view_as", "expand_as", "reshape_as"):
         return value
     if name in ("view", "reshape"):
-        if more and values.of(more[0]).kind == "count" and value.kind in ("samples", "output"):
-            return value
+        if more and value.kind in ("samples", "output"):
+            own = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+            length = ast.unparse(more[0]) in (f"{own}.shape[0]", f"{own}.size(0)", f"len({own})")
+            if values.of(more[0]).kind == "count" or length:
+                return value
         if len(more) == 2 and isinstance(more[0], ast.Constant) and more[0].value == 1:
             return Value("transposed") if value.kind == "samples" else unknown(call)
         return Value("elements")

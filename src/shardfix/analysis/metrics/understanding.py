@@ -18,6 +18,7 @@ from shardfix.analysis.programs.processes import is_world_size
 _AROUND = frozenset({"enumerate", "tqdm", "track", "progress_bar", "log_every", "iter", "list", "Bar", "Progbar"})
 _ZEROS = frozenset({"zeros", "zeros_like", "new_zeros", "Counter", "float", "int"})
 _EMPTY = frozenset({"list", "array", "empty", "tensor", "Tensor", "LongTensor", "FloatTensor", "asarray", "zeros"})
+_LAST = frozenset({"median", "avg", "value", "max", "val", "deque"})
 _MOVES = frozenset({"to", "cuda", "cpu", "double", "float", "long", "type"})
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.IfExp)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
@@ -112,8 +113,18 @@ class _Afterwards:
             if not self._fresh(name, kind, writes, starts):
                 continue
             self._read_inside(name, writes)
+            if last.meter is not None and last.meter.window:
+                self._window(name)
             found.append(Accumulator(name, kind, last.statement, True, why, last.meter))
         return found
+
+    def _window(self, name: str) -> None:
+        """What averages the last values only has another rank's behind the loop."""
+        for node in ast.walk(self.scope):
+            below = getattr(node, "lineno", 0) > (self.loop.end_lineno or 0)
+            if below and isinstance(node, ast.Attribute) and node.attr in _LAST:
+                self._refuse(self.module.statement(node), f"`{node.attr}` holds the last batches of one rank only")
+                return
 
     def _refuse(self, node: ast.AST, why: str) -> None:
         self.obstacles.append(Obstacle(node, why))
@@ -196,7 +207,12 @@ class _Afterwards:
             if ast.unparse(node) != name:
                 continue
             statement = self.module.statement(node)
-            if statement in statements or self._only_shown(statement) or _tests_none(self.module.parents[node]):
+            if (
+                statement is self.loop
+                or statement in statements
+                or self._only_shown(statement)
+                or _tests_none(self.module.parents[node])
+            ):
                 continue
             self._refuse(statement, f"the running value of `{name}` is read, which is one rank's")
             return
@@ -261,6 +277,11 @@ class _Afterwards:
                 self._steps.append(whole)
             else:
                 self._refuse(self.module.statement(node), "the last batch's number is read behind the loop")
+        for use in self.flow.of("attribute"):
+            sampler = isinstance(use.node, ast.Attribute) and use.node.attr in ("sampler", "batch_sampler")
+            measured = self.module.parents.get(use.node)
+            if sampler and isinstance(measured, ast.Call) and last_name(measured.func) == "len":
+                self._refuse(self.module.statement(measured), "the sampler's length is that of one rank's part")
         for node in ast.walk(self.scope):
             below = getattr(node, "lineno", 0) > (self.loop.end_lineno or 0)
             if isinstance(node, ast.expr) and below and is_world_size(node) and self._reckons(node):

@@ -150,7 +150,9 @@ class Values:
         if d.kind == "loop":
             return self._looped(d)
         if d.kind == "assign" and d.value is not None:
-            return self._taken(d.value, d.index) if not self._grows(d) else self._grown(d)
+            found = self._taken(d.value, d.index) if not self._grows(d) else self._grown(d)
+            # What a model or an unseen criterion gives as a loss may be a mean already.
+            return unknown(d.value) if found.kind == "output" and "loss" in d.key.lower() else found
         return CONSTANT if d.kind in ("import", "function", "class") else UNKNOWN
 
     def _taken(self, value: ast.expr, index: int | None) -> Value:
@@ -430,7 +432,7 @@ class Values:
         values = [self.of(a.value if isinstance(a, ast.Starred) else a) for a in arguments_of(call)]
         if isinstance(call.func, ast.Attribute):
             values.append(self.of(call.func.value))
-        kinds = {v.kind for v in values} - {"constant", "place"}
+        kinds = {i.kind for v in values for i in (v.items or (v,))} - {"constant", "place"}
         if any(k.arg == "num_return_sequences" for k in call.keywords):
             return unknown(call)  # transformers: generate() gives several rows for a sample
         if not kinds:
