@@ -86,8 +86,13 @@ def test_right_loaders_are_proven_at_every_size(world: int, shuffle: bool) -> No
             cases["ddp, sampler drops"] = ddp_case(size, world, batch, shuffle=shuffle, sampler_drop_last=True)
         for (name, case), with_alone in product(cases.items(), (False, True)):
             proof = judge_observed(case.observed(alone=own) if with_alone else case.observed())
-            empty = not any(passes[0] for passes in case.reads)
-            assert proof.verdict == ("unproven" if empty else "proven"), (name, size, batch, drop_last, proof)
+            if any(passes[0] for passes in case.reads):
+                expected = ("proven", "")
+            elif with_alone and any(seen.batches for seen in own.passes):
+                expected = ("refuted", "no-steps")
+            else:
+                expected = ("unproven", "")
+            assert (proof.verdict, proof.cause) == expected, (name, size, batch, drop_last, proof)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -580,6 +585,25 @@ def test_a_sampler_that_a_framework_replaced_makes_other_draws() -> None:
     assert proof.reasons[0] == "rank 0 makes 11 draws where its share is 3"
 
 
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_sampler_that_a_framework_wraps_counts_its_padding_but_draws_no_more(world: int) -> None:
+    for draws in (8, 11, 13):
+
+        def read(rank: int, epoch: int, draws: int = draws) -> Batches:
+            return batched(distributed(permuted(40, epoch)[:draws], rank, world), 4)
+
+        padded = -(-draws // world) * world
+
+        def said(rank: int, padded: int = padded) -> Built:
+            known = ddp(rank, world, 40, 4, draws=padded, sampler="SubsetRandomSampler", shuffled=True)
+            return replace(known, sharder="lightning")
+
+        proof = judged(watched(read, said, world))
+        assert (proof.verdict, proof.padded) == ("proven", padded - draws), (draws, proof)
+        short = watched(lambda rank, epoch, read=read: read(rank, epoch)[:-1], said, world)
+        assert judged(short).verdict == "refuted"
+
+
 def test_a_batch_size_that_a_framework_replaced_is_seen_against_one_process() -> None:
     case = watched(
         lambda rank, epoch: batched(distributed(range(21), rank, 2), 1),
@@ -922,6 +946,28 @@ def test_a_stream_whose_workers_each_yield_all_of_it_is_refuted() -> None:
         proof = judge_observed(observed)
         assert (proof.verdict, proof.cause) == ("refuted", "worker-copies")
     assert proof.reasons[0] == "each of 2 workers yields the whole stream: rank 0 reads [0, 0, 2, 2, 4, 4, ..]"
+
+
+def shuffled_stream(*, told: bool, shuffled: bool | None = True, **more: object) -> Case:
+    def read(rank: int, epoch: int) -> list[list[str]]:
+        return batched([f"{index:04x}" for index in permuted(40, epoch if told else 0)[rank::2]], 4)
+
+    return watched(read, replace(Built(kind="stream", batch_size=4, shuffled=shuffled), **more), 2)
+
+
+def test_a_stream_that_shuffles_by_an_epoch_it_is_not_told_is_frozen() -> None:
+    assert judged(shuffled_stream(told=False)).cause == "frozen-epoch"
+    assert judged(shuffled_stream(told=False), role="eval").cause == ""
+    assert judged(shuffled_stream(told=False, shuffled=None)).cause == ""
+    assert judged(shuffled_stream(told=True)).cause == ""
+    told = replace(shuffled_stream(told=False, workers=2), epochs=((0, 1, 2), (0, 1, 2)))
+    assert judged(told).reasons[0].endswith("; set_epoch does not reach its workers, which persist")
+
+
+def test_ranks_of_a_stream_that_overlap_have_no_seed_that_could_differ() -> None:
+    parts = stream([digests(0, 30), digests(20, 50)])
+    proof = judge_observed(parts.observed(alone=whole(60)))
+    assert (proof.verdict, proof.cause) == ("refuted", "overlap")
 
 
 def test_streams_that_overlap_in_part_are_refuted_but_not_for_a_few_equal_items() -> None:

@@ -26,6 +26,7 @@ class Clues:
     sampler: str = ""
     own_sampler: bool = False
     shuffled: bool | None = None
+    stream: bool = False
     samples: int | None = None
     subset: int | None = None
 
@@ -47,6 +48,8 @@ def explain(fault: Fault, run: Observation, clues: Clues) -> Fault:
         return fault
     if fault.code not in _OVERLAPPING or run.world == 1:
         return fault
+    if fault.code == "per-rank-seed" and clues.stream:  # nothing draws from a permutation there
+        return Fault("overlap", fault.condition, f"ranks overlap: {without_its_cause(fault)}")
     code, why = why_so(fault, run, clues)
     if not code:
         return fault

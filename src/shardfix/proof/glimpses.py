@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from .faults import Fault, Quota, duplicate_fault, in_epoch, per_rank_batch, plural, quota, readers_of, some
+from .faults import ENOUGH, Fault, Quota, duplicate_fault, in_epoch, per_rank_batch, plural, quota, readers_of, some
 from .ledger import Ledger
 from .seen import PLAIN, Seen
 
@@ -185,6 +185,20 @@ def frozen_by_its_word(seen: Seen) -> Fault | None:
     if first != second or min(map(len, first)) < 2:
         return None
     text = f"epoch {seen.whole[1]} repeats epoch {seen.whole[0]}'s order: rank 0 reads {some(first[0])} in both"
+    return Fault("frozen-epoch", "epochs", text)
+
+
+def frozen_stream(seen: Seen) -> Fault | None:
+    """A stream that is to be told the epoch, and yields the same in the same order in every pass."""
+    if not seen.stream or not seen.built.shuffled or len(seen.whole) < 2:
+        return None
+    first = seen.reads(seen.whole[0])
+    if min(len(set(read)) for read in first) < ENOUGH or any(seen.reads(number) != first for number in seen.whole[1:]):
+        return None
+    text = f"epoch {seen.whole[1]} repeats epoch {seen.whole[0]}'s order: rank 0 reads {some(first[0])} in both"
+    told = {epoch for of_rank in seen.clues.epochs for epoch in of_rank if epoch is not None}
+    if seen.built.workers and len(told) > 1:
+        text += "; set_epoch does not reach its workers, which persist"
     return Fault("frozen-epoch", "epochs", text)
 
 

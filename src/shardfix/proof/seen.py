@@ -215,6 +215,7 @@ def clues_of(rows: Rows) -> Clues:
         sampler=rows.built.sampler,
         own_sampler=declared_of(rows.built).own_sampler,
         shuffled=rows.built.shuffled,
+        stream=rows.built.kind == "stream",
         samples=rows.built.samples,
         subset=rows.built.subset,
     )
@@ -247,6 +248,11 @@ def reference_of(rows: Rows, alone: Reader | None, role: str, *, own_ids: bool =
     if seen and alone is not None:
         return reference_of_alone(alone.built, built, seen, evaluates)
     draws = draws_of(built, len(rows.rows))
+    of = built.subset if built.subset is not None else built.samples
+    if draws is not None and of is not None and draws < of and built.shard is not None and not built.replacement:
+        # a wrapper around a sampler that draws less than there is counts its own padding too
+        drawn = len({index for seen in rows.of(0) for batch in seen.batches for index in batch})
+        draws = drawn if draws - built.shard[0] < drawn < draws and rows.complete(0) else draws
     if built.kind == "stream" or draws is None:
         return None
     subset = built.subset if built.subset is not None else built.samples

@@ -28,6 +28,7 @@ from .glimpses import (
     differs_from_run_to_run,
     draws_a_part,
     frozen_by_its_word,
+    frozen_stream,
     other_contents,
     own_subsets_fault,
     parts_of_parts,
@@ -207,7 +208,11 @@ class Judge:
         if not counts:
             dropping = reference.drop_last or reference.sampler_drop_last
             why = f"drop_last leaves nothing of {plural(reference.draws, 'sample')}" if dropping else "it is empty"
-            self.ledger.leave_open("same steps", f"no step was made: {why}")
+            if self.seen.alone is not None and reference.steps and any(reference.epochs):
+                text = f"no rank makes a step where one process makes {reference.steps}: {why}"
+                self.ledger.fail("same steps", text, "no-steps")
+            else:
+                self.ledger.leave_open("same steps", f"no step was made: {why}")
 
     def rule(self) -> Quota:
         """The owner's rule in numbers; nothing is allowed where it is not known what there is to read."""
@@ -277,7 +282,12 @@ class Judge:
     def judge_order(self) -> None:
         """The order of the passes, as far as all of them came."""
         seen, ledger, reference = self.seen, self.ledger, self.seen.reference
-        if reference is None or (seen.stream and not seen.built.shuffled):
+        frozen = frozen_stream(seen) if self.role != "eval" else None
+        if frozen is not None:
+            ledger.judged.add("epochs")
+            ledger.fail(frozen.condition, frozen.text, frozen.code)
+            return
+        if reference is None or seen.stream:
             unsaid = "its sampler does not say whether it shuffles"
             ledger.not_judged["epochs"] = "a stream's order is its own" if seen.stream else unsaid
             return
@@ -306,9 +316,6 @@ class Judge:
         else:
             ledger.not_judged["epochs"] = "its sampler does not say whether it shuffles"
         for fault in explained(order_faults(run, reference), run, seen.clues):
-            if seen.stream and fault.code == "unshuffled":  # its items are numbered as they come, so in order
-                text = "every pass has the order of the first, though the stream listens to the epoch"
-                fault = replace(fault, code="frozen-epoch", text=text)
             code = "reordered" if fault.code == "shuffled-eval" and self.role != "eval" else fault.code
             ledger.fail(fault.condition, fault.text, code)
 

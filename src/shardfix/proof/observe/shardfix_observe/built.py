@@ -41,7 +41,7 @@ def built(loader: Any, ids: BaseIds, manual: bool, sharder: str, wrapper: Any = 
         "sampler": "" if stream or sampler is None else type(_inner(sampler)).__name__,
         "shard": _shard(sampler),
         "manual": manual,
-        "shuffled": None if stream else _shuffled(sampler, data),
+        "shuffled": _stream_shuffled(loader.dataset) if stream else _shuffled(sampler, data),
         "replacement": bool(getattr(sampler, "replacement", False)),
         "batch_size": batch_size if isinstance(batch_size, int) else None,
         "drop_last": bool(getattr(source, "drop_last", False)),
@@ -100,6 +100,14 @@ def _shuffled(sampler: Any, data: Any) -> bool | None:
     if isinstance(sampler, (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)):
         return True
     return False if isinstance(sampler, data.SequentialSampler) else None
+
+
+def _stream_shuffled(dataset: Any) -> bool | None:
+    """A stream that is to be told the epoch shuffles by it; a dataset of Hugging Face, which always can be, says so."""
+    inside = getattr(dataset, "dataset", dataset)  # accelerate's shard can be told too, for what it shards
+    if hasattr(inside, "_shuffling"):
+        return inside._shuffling is not None
+    return True if callable(getattr(inside, "set_epoch", None)) else None
 
 
 def _seed(sampler: Any) -> int | None:
