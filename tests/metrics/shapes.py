@@ -20,6 +20,7 @@ class Shape:
             are full, since the program averages over batches (``--unsafe``).
         adds: lines that the change puts in behind the loop, in order.
         sharded: whether the program shards its loader already, so that the program as it is covers a part.
+        steps: whether a number of batches that divides something is put together as well.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Shape:
     adds: tuple[str, ...]
     exact: Literal["all", "even"] = "all"
     sharded: bool = False
+    steps: bool = False
 
     @property
     def unsafe(self) -> bool:
@@ -158,8 +160,9 @@ def _shape(
     more: str = "",
     exact: Literal["all", "even"] = "all",
     sharded: bool = False,
+    steps: bool = False,
 ) -> Shape:
-    return Shape(name, program(loop, more, SHARDED if sharded else EVALUATE), adds, exact, sharded)
+    return Shape(name, program(loop, more, SHARDED if sharded else EVALUATE), adds, exact, sharded, steps)
 
 
 SHAPES = (
@@ -403,6 +406,7 @@ SHAPES = (
 """,
         "val_loss = reduced(val_loss)",
         exact="even",
+        steps=True,
     ),
     _shape(
         "a mean over batches by a length read before",
@@ -421,6 +425,7 @@ SHAPES = (
 """,
         "test_loss, correct = reduced(test_loss, correct)",
         exact="even",
+        steps=True,
     ),
     _shape(
         "a mean over batches by the last batch's number",
@@ -433,6 +438,7 @@ SHAPES = (
 """,
         "val_loss = reduced(val_loss)",
         exact="even",
+        steps=True,
     ),
     _shape(
         "predictions one by one",
