@@ -837,6 +837,10 @@ def test_other_data_under_the_same_ids_is_neither_proven_nor_refuted_by_them() -
         assert proof.reasons[0].startswith("the ranks hold datasets of their own, 20 and 20 samples: ")
 
 
+def test_other_data_under_the_same_ids_is_not_refuted_by_a_pass_that_was_left_early() -> None:
+    assert judge_observed(cut(own_tensors(400, 2, sharded=False), 3)).verdict == "unproven"
+
+
 def test_data_made_at_random_by_each_rank_is_judged_by_ids_where_one_process_has_as_much() -> None:
     own = plainly(20, 4)
     assert judge_observed(own_tensors(20, 2, sharded=True).observed(alone=own)).verdict == "proven"
@@ -1025,3 +1029,48 @@ def test_one_process_that_reads_a_part_itself_is_no_measure() -> None:
     part = alone(lambda _: batched(range(0, 41, 4), 4), ddp(0, 4, 41, 4, shuffled=False))
     proof = judge_observed(case.observed(alone=part))
     assert proof.reasons[0].startswith("num_replicas is 4 where 2 ranks read: 20 of 41 samples are never read; ")
+
+
+# --- right ones in passes that are left early, and wrong ones that show little ---
+
+
+def test_what_is_right_is_not_refuted_because_it_was_left_early() -> None:
+    one = watched(lambda rank, epoch: batched(range(400), 4), built(400, 4), 1)
+    assert judge_observed(cut(one, 3)).verdict == "unproven"
+    assert judge_observed(cut(drawn(21, 400, 2, sharded=True), 20)).verdict == "unproven"
+    for dropping in ({"drop_last": True}, {"sampler_drop_last": True}):
+        assert judge_observed(cut(ddp_case(401, 2, **dropping), 5)).verdict == "unproven"
+    for prepare in (True, False):
+        disjoint = stream([digests(rank, 400, 2) for rank in range(2)], sharder="accelerate" if prepare else "")
+        for alone_too in (None, whole(400)):
+            assert judge_observed(cut(disjoint, 9, alone=alone_too)).verdict == "unproven"
+
+
+def test_a_sampler_that_draws_each_sample_twice_is_no_overlap() -> None:
+    twice = [index // 2 for index in range(80)]
+    said = ddp(0, 2, 40, 4, shuffled=False, draws=80)
+    case = watched(
+        lambda rank, epoch: batched(twice[rank::2], 4), lambda rank: replace(said, shard=(2, rank), sampler="Twice"), 2
+    )
+    own = alone(lambda _: batched(twice, 4), replace(said, shard=None, sampler="Twice"))
+    assert judge_observed(case.observed(alone=own)).verdict == "proven"
+    assert judge_observed(cut(case, 9, alone=own)).verdict == "unproven"
+    more = replace(case, reads=(case.reads[0], tuple([*batches, [0, 0]] for batches in case.reads[1])))
+    assert judge_observed(more.observed(alone=own)).verdict == "refuted"
+
+
+def test_one_sample_too_many_is_seen_in_a_pass_that_was_left_early() -> None:
+    case = ddp_case(400, 2)
+    first = [list(batch) for batch in case.reads[1][0]]
+    first[2][0] = 4
+    spoilt = replace(case, reads=(case.reads[0], (first, *case.reads[1][1:])))
+    proof = judge_observed(cut(spoilt, 5))
+    assert (proof.verdict, proof.cause) == ("refuted", "overlap")
+    assert proof.reasons[0].startswith("ranks overlap: sample 4 is read by rank 0 and rank 1 (1 visit")
+
+
+def test_a_sampler_of_the_programs_own_that_every_rank_reads_alike_is_unsharded() -> None:
+    case = everything(400, 2)
+    own = tuple(replace(one, sampler="Ours", shuffled=None, manual=True) for one in case.built)
+    for observed in (replace(case, built=own).observed(), cut(replace(case, built=own), 5)):
+        assert judge_observed(observed).cause == "unsharded"
