@@ -1,0 +1,81 @@
+"""`shardfix verify --run` on the command line: its verdict, its exit code, and mistakes in one clear line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = """\
+import argparse
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--plain", action="store_true")
+plain = parser.parse_args().plain
+dist.init_process_group("nccl")
+data = list(range(16))
+loader = DataLoader(data, 2, sampler=None if plain else DistributedSampler(data, shuffle=False))
+for epoch in range(2):
+    for batch in loader:
+        dist.all_reduce(batch)
+print("rank", dist.get_rank(), "is done")
+dist.destroy_process_group()
+"""
+
+
+def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shardfix", "verify", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_a_right_script_is_proven_and_a_wrong_one_refuted_by_the_arguments_after_the_dashes(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    right = verify(tmp_path, "--run", "train.py", "--verbose")
+    assert (right.returncode, right.stdout.splitlines()[:2]) == (
+        0,
+        ["train.py:11  read by ranks 0 and 1 of 2, 2 passes", "    proof: proven"],
+    )
+    assert sorted(line for line in right.stderr.splitlines() if "is done" in line) == [
+        "[0] rank 0 is done",
+        "[1] rank 1 is done",
+    ]
+    wrong = verify(tmp_path, "--run", "train.py", "--format", "json", "--", "--plain")
+    assert wrong.returncode == 4
+    assert [(one["site"], one["verdict"], one["cause"]) for one in json.loads(wrong.stdout)["loaders"]] == [
+        ("train.py:11", "refuted", "unsharded")
+    ]
+
+
+def test_a_module_is_run_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (tmp_path / "pkg" / "train.py").write_text("print('no torch here')\n")
+    done = verify(tmp_path, "--run", "-m pkg.train", "--epochs", "0")
+    assert done.returncode == 8
+    assert "the program made no loader that could be watched" in done.stdout
+    assert "no torch here" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--run", "gone.py"), "--run gone.py: there is no such file; a module is run by --run '-m gone.py'"),
+        (("--run", "train.sh"), "--run train.sh: this runs Python; name the script that it starts"),
+        (("--run", "train.py", "src"), "--run watches one script; leave out paths and --loader"),
+        (("--run", "train.py", "--loader", "a:b"), "--run watches one script; leave out paths and --loader"),
+        (("--run", "train.py", "--python", "/no/python"), "--python /no/python: there is no such program"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "train.sh").touch()
+    (tmp_path / "src").mkdir()
+    done = verify(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
