@@ -58,7 +58,7 @@ def test_every_change_is_there_with_what_became_of_it(tmp_path: Path) -> None:
 
 
 def test_files_are_told_by_digest_and_diff(tmp_path: Path) -> None:
-    new, changed = to_json(everything(tmp_path))["files"]
+    changed, new = to_json(everything(tmp_path))["files"]
     assert (new["path"], new["sha256_before"]) == ("shard_check.py", None)
     assert changed["sha256_before"] == hashlib.sha256(BEFORE).hexdigest()
     assert changed["sha256_after"] == hashlib.sha256(AFTER).hexdigest()
