@@ -120,3 +120,17 @@ def test_a_loader_that_was_judged_uneven_is_the_cause_of_a_hang_behind_it() -> N
     proof = Proof(LOADER, "refuted", ("rank 1 makes 2 steps, rank 0 makes 3: the job would hang",), {}, cause="uneven")
     verdict = run(Ending(0, "hang"), Ending(1, "hang"), proofs=(proof,))
     assert (verdict.cause, verdict.loader) == ("uneven", LOADER)
+
+
+def test_a_run_whose_time_was_over_says_so_and_is_not_called_well() -> None:
+    late = [Ending(rank, "stopped", text="train.py:9\nthe time was over", loader=LOADER, step=7) for rank in range(2)]
+    verdict = run(*late)
+    assert (verdict.verdict, verdict.cause) == ("unproven", "out-of-time")
+    assert verdict.reasons == (
+        "the run was stopped because its time was over: rank 0 was still running (at train.py:41, pass 0, step 7)",
+    )
+
+
+def test_a_rank_that_lost_a_peer_which_was_stopped_did_not_fail() -> None:
+    verdict = run(Ending(0, "stopped"), Ending(1, "raised", 1, GLOO))
+    assert (verdict.verdict, verdict.cause) == ("proven", "")

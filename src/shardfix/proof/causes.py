@@ -168,6 +168,11 @@ _ALL = (
         "see where each rank stood: the same collective has to be called on every rank",
     ),
     Cause(
+        "out-of-time",
+        "The run was not over when its time was, though its ranks went on.",
+        "give it more time (--timeout), or less to do (--epochs, --max-batches)",
+    ),
+    Cause(
         "no-loader",
         "The program made no loader that could be watched.",
         "see whether its arguments lead to the training loop at all",

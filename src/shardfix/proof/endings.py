@@ -16,6 +16,7 @@ _PEER_LOST = re.compile(
     r"Connection (closed|reset|refused)|[Tt]imed out waiting|gloo/transport|DistBackendError|DistNetworkError|"
     r"Broken pipe|wait timeout after|Watchdog caught"
 )
+OUT_OF_TIME = "the time was over"  # the last line of a rank that was stopped for that
 _SIGNALS = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 
@@ -74,12 +75,18 @@ def verdict_of(watched: Watched, proofs: Sequence[Proof]) -> RunVerdict:
     if left:
         reason = f"rank {left[0].rank} exits with code {left[0].code}{where(left[0])}"
         return stopped(left[0], "exits", reason, others(endings, left[0]))
-    waiting = [ending for ending in endings if ending.end == "hang"] or raised
+    cut = [ending for ending in endings if ending.end == "stopped"]
+    late = next((ending for ending in cut if last_line(ending.text) == OUT_OF_TIME), None)
+    # who lost a peer that was stopped from outside did not fail
+    waiting = [ending for ending in endings if ending.end == "hang"] or ([] if cut else raised)
     if waiting:
         return of_waiting(watched, waiting, proofs)
+    if late is not None:
+        reason = f"the run was stopped because its time was over: rank {late.rank} was still running{where(late)}"
+        return at(late, "unproven", "out-of-time", (reason,))
     if not watched.loaders:
         return RunVerdict("unproven", "no-loader", ("the program made no loader that could be watched",))
-    if any(ending.end == "stopped" for ending in endings):
+    if cut:
         return RunVerdict("proven", "", ("the run was stopped after what was asked for; no rank failed",))
     return RunVerdict("proven", "", ("every rank came to its end",))
 
