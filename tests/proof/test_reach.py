@@ -740,3 +740,46 @@ def test_what_was_followed_is_proven_and_refuted_by_real_ranks() -> None:
     assert {name: (p.verdict, p.reasons[0].startswith(LIVE[name][2])) for name, p in proofs.items()} == {
         name: (verdict, True) for name, (_, verdict, _) in LIVE.items()
     }, [(name, p.reasons) for name, p in proofs.items()]
+
+
+MESH = "mesh = init_device_mesh('cuda', (2, 2), mesh_dim_names=('dp', 'tp'))\n"
+IN_GROUPS = (
+    "s = DistributedSampler(ds, num_replicas={}, rank={}, shuffle=False)\n"
+    "loader = DataLoader(ds, batch_size=4, sampler=s)" + PASS
+)
+BY_HAND = "TP = 2\nworld, rank = dist.get_world_size(), dist.get_rank()\n"
+GROUPS = {
+    "a dimension of a device mesh": (
+        MESH + IN_GROUPS.format("mesh['dp'].size()", "mesh.get_local_rank('dp')"),
+        "num_replicas=WORLD_SIZE // 2, rank=RANK // 2 % (WORLD_SIZE // 2)",
+    ),
+    "the last dimension of a device mesh": (
+        MESH.replace("'dp', 'tp'", "'tp', 'dp'") + IN_GROUPS.format("mesh['dp'].size()", "mesh['dp'].get_local_rank()"),
+        "num_replicas=WORLD_SIZE // 2, rank=RANK % (WORLD_SIZE // 2)",
+    ),
+    "groups by hand": (
+        BY_HAND + IN_GROUPS.format("world // TP", "rank // TP"),
+        "num_replicas=WORLD_SIZE // TP, rank=RANK // TP",
+    ),
+}
+
+
+def test_data_parallel_groups_are_run_in_as_many_ranks_as_show_them() -> None:
+    pytest.importorskip("torch")
+    found = {name: recipe(None, site(IMPORT_MESH + source), kind="stands") for name, (source, _) in GROUPS.items()}
+    made = {name: r for name, r in found.items() if not isinstance(r, Unproven)}
+    assert {name: r.worlds for name, r in made.items()} == dict.fromkeys(GROUPS, (4, 6))
+    assert all(GROUPS[name][1] in r.after.build for name, r in made.items()), [r.after.build for r in made.values()]
+    with Verifier(timeout=120) as verifier:
+        proofs = verifier.prove(list(made.values()))
+    for proof in proofs:
+        assert proof.verdict == "proven", proof.reasons
+        assert proof.reasons[-1] == "4 and 6 ranks ran: those of one data-parallel group read the same"
+
+
+def test_the_rank_along_another_dimension_is_no_share() -> None:
+    source = IMPORT_MESH + MESH + IN_GROUPS.format("mesh['dp'].size()", "mesh['tp'].get_local_rank()")
+    assert shown(source).endswith("the shares are counted along one dimension of the mesh, the rank along another")
+
+
+IMPORT_MESH = "from torch.distributed.device_mesh import init_device_mesh\n"

@@ -13,12 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from .judge import judge, unproven
-from .model import Observation, Proof, Recipe, observation_from_json, recipe_to_json
+from .model import Observation, Proof, RankRun, Recipe, observation_from_json, recipe_to_json
 
 IMPORTING = "while the project's code was imported"  # as the worker says it
 WORKER = Path(__file__).with_name("worker.py")
@@ -273,7 +274,29 @@ def _judged(recipe: Recipe, seen: list[Observation] | str) -> Proof:
         waiting = [run.stopped for run in o.ranks if run.stopped.startswith(IMPORTING)]
         if waiting:
             return unproven(recipe, f"a rank did not come on {waiting[0]}")
+    if recipe.worlds:
+        whole = [by_groups(o) for o in seen]
+        if None in whole:
+            return unproven(recipe, "ranks of one data-parallel group read different samples")
+        proof = judge(replace(recipe, owner="ddp"), [o for o in whole if o is not None])
+        ran = " and ".join(map(str, recipe.worlds))
+        return replace(
+            proof, reasons=(*proof.reasons, f"{ran} ranks ran: those of one data-parallel group read the same")
+        )
     return judge(recipe, seen)
+
+
+def by_groups(observation: Observation) -> Observation | None:
+    """An observation with one rank for each data-parallel group, whose ranks all read the same; None if they don't."""
+    groups: dict[int, RankRun] = {}
+    for run in observation.ranks:
+        if run.share is None:
+            return observation
+        first = groups.setdefault(run.share[1], run)
+        if first.epochs != run.epochs or first.share != run.share:
+            return None
+    ranks = tuple(replace(run, rank=number) for number, run in sorted(groups.items()))
+    return replace(observation, world=len(ranks), ranks=ranks)
 
 
 def prove(

@@ -47,6 +47,7 @@ class Recipe:
 
     ``imports`` makes the programs trusted: they may import, and use every builtin, with these folders first on
     ``sys.path`` (the last one is the folder they run in). None: only the names of ``worker.namespace``.
+    ``worlds`` are the numbers of ranks to run it in, where its data-parallel groups are smaller than the world.
     ``prelude`` holds the statements that must run before ``build`` can be asked anything (imports): what they raise
     says nothing about the loader.
     """
@@ -67,6 +68,7 @@ class Recipe:
     single_pass: bool = False
     imports: tuple[str, ...] | None = None
     prelude: str = ""
+    worlds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class RankRun:
     """What one rank read: epochs x batches x dataset indices; why it ended early, if it did.
 
     ``where`` is the last line of the folders in ``Recipe.imports`` that an error went through (``path:line``).
+    ``share`` is the number of shares that its sampler makes, and which of them it takes.
     """
 
     rank: int
@@ -81,6 +84,7 @@ class RankRun:
     error: str = ""
     stopped: str = ""
     where: str = ""
+    share: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,7 @@ def recipe_from_json(data: Mapping[str, Any]) -> Recipe:
     fields["stand_ins"] = tuple(StandIn(**item) for item in fields.get("stand_ins", ()))
     imports = fields.get("imports")
     fields["imports"] = tuple(imports) if imports is not None else None
+    fields["worlds"] = tuple(fields.get("worlds", ()))
     return Recipe(**fields)
 
 
@@ -196,6 +201,7 @@ def observation_from_json(data: Mapping[str, Any]) -> Observation:
                 error=run["error"],
                 stopped=run["stopped"],
                 where=run.get("where", ""),
+                share=tuple(run["share"]) if run.get("share") else None,
             )
             for run in data["ranks"]
         ),

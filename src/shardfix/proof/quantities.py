@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardfix.proof.choices import text_of
+from shardfix.proof.groups import of_mesh
 from shardfix.proof.regime import call, name, value_of
 from shardfix.proof.settings import default, exact, literal
 from shardfix.proof.stop import DEPTH
@@ -26,7 +27,7 @@ class Quantities:
         if depth <= DEPTH:
             if literal(node) is None or type(literal(node)) is int:
                 return ast.Constant(literal(node))  # type: ignore[arg-type]
-            value = self.slicer.launched(node)
+            value = of_mesh(self.slicer, node, depth) or self.slicer.launched(node)
             if value is not None:
                 return value
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)):

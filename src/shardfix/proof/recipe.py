@@ -9,6 +9,7 @@ from shardfix.analysis.code.names import DATA_LOADER, INIT_PROCESS_GROUP
 from shardfix.analysis.programs.processes import distributed_test, main_process_guard
 from shardfix.analysis.sites import Site
 from shardfix.proof.choices import Choices, listed, named, text_of
+from shardfix.proof.groups import worlds_of
 from shardfix.proof.imported import Imports
 from shardfix.proof.kept import conditions_of, folded, needed, reads, unset
 from shardfix.proof.model import Group, Kind, Program, Recipe, StandIn
@@ -26,6 +27,7 @@ _ATTEMPTS = 6  # slices of one site, each taking one more condition as it must b
 class Sliced:
     """A site's program and what it rests on.
 
+    ``worlds``: the numbers of ranks that show its data-parallel groups.
     ``guarded``: the construction itself tells one process from several, so the program must run in one too.
     """
 
@@ -34,6 +36,7 @@ class Sliced:
     unknown: tuple[str, ...]
     stand_ins: tuple[StandIn, ...]
     guarded: bool
+    worlds: tuple[int, ...] = ()
 
 
 def recipe(
@@ -86,6 +89,7 @@ def recipe(
         padding_removed=padding_removed,
         group=group or group_of(first, parts[0].guarded),
         single_pass=after.read_once,
+        worlds=sliced_after.worlds,
         imports=imports.entries if imports is not None and imports.lines else None,
         prelude=imports.prelude if imports is not None and imports.lines else "",
     )
@@ -181,6 +185,7 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool], imports: Impo
         needs_accelerate=bool(head),
         unknown=unknown,
         stand_ins=listed(choices, *trees),
+        worlds=worlds_of(slicer, body),
         guarded=any(_tests_regime(tree) for tree in body if isinstance(tree, (ast.If, ast.Assign))),
     )
 

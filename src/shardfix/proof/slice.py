@@ -89,6 +89,7 @@ class Slicer:
         self.pending: set[Definition] = set()
         self.calls: list[ast.Call] = [anchor]
         self.uses_accelerator = False
+        self.mesh: dict[str, set[int]] = {}  # the dimensions of a device mesh that are asked for sizes and ranks
         self.twins: dict[ast.AST, ast.Call] = {}
         self.inlined: dict[ast.Call, _Returned] = {}
         self.entered: dict[ScopeNode, ast.Call] = {}

@@ -276,6 +276,12 @@ def declared(loader: Any) -> dict[str, Any]:
     }
 
 
+def share_of(loader: Any) -> list[int] | None:
+    """How many shares a loader's DistributedSampler makes, and which of them this rank takes."""
+    sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    return [sampler.num_replicas, sampler.rank] if isinstance(sampler, classes().distributed) else None
+
+
 def indices_of(batch: Any) -> Iterator[int]:
     if isinstance(batch, int):
         yield batch
@@ -350,6 +356,7 @@ def run_program(
     said = dict(NOT_BUILT)
     epochs: list[list[list[int]]] = []
     error, where, unable = "", "", ""
+    share: list[int] | None = None
     try:
         if task["prelude"]:
             progress(4, 0, 0)
@@ -362,6 +369,7 @@ def run_program(
         exec(compiled(task["build"], "<recipe>"), names)
         loader = names["loader"]
         said = declared(loader)
+        share = share_of(loader)
         take_indices_as_they_are(loader)
         each_epoch = compiled(task["each_epoch"], "<each epoch>")
         limit = 4 * task["size"] + 1000
@@ -383,7 +391,8 @@ def run_program(
         where = line_of(exception, task["imports"] or [])
     # a name that no recipe may bind: what a program has worked out from what it read, ready for JSON
     value = names.get("__value__")
-    return {"epochs": epochs, "error": error, "where": where, "unable": unable, "declared": said, "value": value}
+    about = {"where": where, "unable": unable, "share": share, "value": value}
+    return {"epochs": epochs, "error": error, "declared": said, **about}
 
 
 def end_with_parent(parent: int, life: int) -> None:
@@ -755,12 +764,12 @@ def text_of(task: dict[str, Any]) -> str:
 def result_of(world: int, answers: dict[int, dict[str, Any]], stops: dict[int, str]) -> dict[str, Any]:
     """What all ranks of one run said; ``stops`` says where those stand that said nothing."""
     nothing: dict[str, Any] = {"epochs": [], "error": "", "where": "", "unable": "", "declared": NOT_BUILT}
-    nothing["value"] = None
+    nothing.update(value=None, share=None)
     ranks = []
     unable = ""
     for rank in range(world):
         answer = answers.get(rank, nothing)
-        kept = {key: answer[key] for key in ("epochs", "error", "where", "value")}
+        kept = {key: answer[key] for key in ("epochs", "error", "where", "value", "share")}
         ranks.append({"rank": rank, **kept, "stopped": stops.get(rank, "")})
         if answer["unable"]:
             unable = unable or answer["unable"] + (f" ({answer['where']})" if answer["where"] else "")
@@ -845,7 +854,8 @@ def observe(
 ) -> Generator[list[Ask], dict[Ask, dict[str, Any]], list[dict[str, Any]]]:
     """The runs that the judge wants of one recipe, each round of them asked for at once; the observations they make."""
     variants = [v for v in ("before", "after") if recipe[v] is not None]
-    places = [(nproc, True), (nproc + 1, True)] if recipe["owner"] != "single" else [(1, False)]
+    worlds = recipe["worlds"] or ([nproc, nproc + 1] if recipe["owner"] != "single" else [])
+    places = [(world, True) for world in worlds] or [(1, False)]
     rows = [tuple(row.items()) for row in assignments(list(recipe["unknown"]))]
     seen = dict((yield [Ask(v, *place, PROBE, row) for row in rows for place in places for v in reversed(variants)]))
     shared: dict[Any, list[Ask]] = {}
@@ -859,13 +869,15 @@ def observe(
             sizes += [size for size in mine if size not in sizes]
             if place[1]:
                 shared[row] += [Ask(v, *place, size, row) for size in mine for v in variants]
-        alone[row] = [[Ask(v, 1, False, size, row) for v in variants] for size in sizes]
+        # with data-parallel groups, the ranks of one model are what one process is
+        single = (worlds[0] // 2, True) if recipe["worlds"] else (1, False)
+        alone[row] = [[Ask(v, single[0], single[1], size, row) for v in variants] for size in sizes]
     wanted = [ask for row in rows for ask in (*shared[row], *itertools.chain(*alone[row]))]
     seen.update((yield wanted))
     again: list[Ask] = []
     for pair in (pair for row in rows for pair in alone[row]):
         failed = [any(r["error"] or r["stopped"] for r in seen[ask]["ranks"]) for ask in pair]
-        if all(failed) or (any(failed) and recipe["group"] == "always"):
+        if (all(failed) or (any(failed) and recipe["group"] == "always")) and not recipe["worlds"]:
             again += [replace(ask, grouped=True) for ask in pair]
     seen.update((yield again))
     order: list[Ask] = []
