@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import os
@@ -639,6 +640,48 @@ def test_odd_loaders_are_judged_by_what_they_show_and_no_further(owner: str, loa
     assert outcome(loader, owner).startswith(said)
 
 
+class Endless(Sampler[int]):
+    """Has no length, and so neither has the batch sampler around it."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10**9))
+
+
+class Lookup:
+    """Looks up what it does not have, and fails in a way of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.mark.parametrize("owner", ["ddp", "accelerate", "hf-trainer"])
+@pytest.mark.parametrize("action", ["raise", "warn", "fix"])
+@pytest.mark.parametrize(
+    "loader",
+    [
+        DataLoader(DATA, sampler=Endless()),
+        DataLoader(DATA, batch_sampler=BatchSampler(Endless(), 2, False)),
+        DataLoader(DATA, batch_size=None, sampler=BatchSampler(Endless(), 2, False)),
+        DataLoader(Lookup(), sampler=DistributedSampler(range(5), num_replicas=2, rank=1)),  # type: ignore[arg-type]
+        DataLoader(Lookup(), sampler=SequentialSampler(range(5))),  # type: ignore[arg-type]
+        DataLoader(Lookup(), sampler=SubsetRandomSampler(range(5))),  # type: ignore[arg-type]
+        DataLoader([], sampler=DistributedSampler([], num_replicas=2, rank=0)),
+    ],
+    ids=repr,
+)
+def test_no_loader_makes_the_check_itself_fail(loader: Any, owner: str, action: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardingWarning)
+        # Whatever it says of them: it is no other error than its own.
+        with contextlib.suppress(ShardingError):
+            assert isinstance(sanitize(loader, owner=owner, on_violation=action, num_replicas=2, rank=0), DataLoader)
+        with contextlib.suppress(ShardingError):
+            assert DataLoaderSanitizer(2, 0, strict=True).sanitize(loader) is loader
+
+
 def test_what_a_message_says_to_pass_ends_the_warning() -> None:
     for loader in (DataLoader(DATA, sampler=Custom()), DataLoader(Stream()), DataLoader(PartOfMany())):
         assert "pass sanitize num_replicas=1" in outcome(loader, "ddp")
@@ -724,6 +767,20 @@ def test_strict_refuses_samplers_made_by_hand_that_are_right_otherwise(loader: A
     assert DataLoaderSanitizer(2, 0).sanitize(loader) is loader
     with pytest.raises(ShardingError, match=re.escape(message)):
         DataLoaderSanitizer(2, 0, strict=True).sanitize(loader)
+
+
+@pytest.mark.parametrize(
+    ("loader", "size"),
+    [(DataLoader(DATA, batch_size=3), 3), (DataLoader(DATA), 1), (DataLoader(DATA, batch_size=None), None)],
+)
+def test_split_batches_refuses_a_batch_that_it_can_not_cut(loader: Any, size: int | None) -> None:
+    told = (
+        f"split_batches=True cuts each batch into 2 pieces, and the batch size is {size}. Pass DataLoader a batch_size="
+    )
+    with pytest.raises(ShardingError, match=re.escape(told)):
+        DataLoaderSanitizer(2, 0, split_batches=True).sanitize(loader)
+    even = DataLoader(DATA, batch_size=4)
+    assert DataLoaderSanitizer(2, 0, split_batches=True).sanitize(even) is even
 
 
 def test_strict_compares_with_the_dataset_that_is_meant() -> None:

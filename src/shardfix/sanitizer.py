@@ -84,7 +84,8 @@ def sanitize(
     """Returns `loader` itself if each process reads its own share of it, and refuses it otherwise.
 
     Call it right after the loader is built; for owner "accelerate" before `prepare()` (after it is fine too). In a
-    program of one process it returns the loader untouched, whatever it is.
+    program of one process it returns the loader untouched, whatever it is. What samplers and datasets of your own read
+    can't always be told: then it returns the loader with a `ShardingWarning`.
 
     Args:
         loader: a torch `DataLoader`, or None where the program has no such loader (returned as it is).
@@ -405,7 +406,8 @@ def _judge_strictly(loader: Any, dataset: object | None) -> Verdict:
     """The policy of `strict`: of the samplers that `prepare()` shards rightly, only `DataLoader`'s own."""
     if _is_prepared(loader) or _is_iterable(loader):
         return RIGHT
-    sampler = _own_batches(loader) or loader.sampler
+    batches = _own_batches(loader)
+    sampler = loader.sampler if batches is None else batches
     if _is_torch(sampler, "DistributedSampler"):  # num_replicas=1, or it would have been refused before
         return RIGHT
     # A RandomSampler with a generator of its own differs from the one that DataLoader(shuffle=True) makes.
@@ -471,7 +473,9 @@ def _chain(loader: Any) -> list[Any]:
     chain: list[Any] = []
     while outer is not None and not any(outer is seen for seen in chain):
         chain.append(outer)
-        outer = getattr(outer, "sampler", None) or getattr(outer, "batch_sampler", None)
+        # None is asked for by name: a sampler without end has no truth value, for want of a length.
+        inner = _attribute(outer, "sampler")
+        outer = _attribute(outer, "batch_sampler") if inner is None else inner
     own = ("BatchSamplerShard", "SkipBatchSampler") if _is_prepared(loader) else ()
     return [sampler for sampler in chain if not _is_of(sampler, *own)]
 
@@ -485,11 +489,18 @@ def _sharding_sampler(loader: Any) -> tuple[Any, tuple[int, int] | None]:
     return None, None
 
 
+def _attribute(thing: Any, name: str) -> Any:
+    try:
+        return getattr(thing, name, None)
+    except Exception:  # a class may look up what it does not have in any way of its own
+        return None
+
+
 def _shard_of(thing: Any) -> tuple[int, int] | None:
     # datasets.distributed.split_dataset_by_node() keeps them in a stream's _distributed.
-    for keeper in (thing, getattr(thing, "_distributed", None)):
+    for keeper in (thing, _attribute(thing, "_distributed")):
         for names in SHARD_ATTRIBUTES:
-            parts, own = (getattr(keeper, name, None) for name in names)
+            parts, own = (_attribute(keeper, name) for name in names)
             if isinstance(parts, numbers.Integral) and isinstance(own, numbers.Integral):
                 return int(parts), int(own)
     return None
@@ -499,7 +510,9 @@ def _own_batches(loader: Any) -> Any:
     """The batch sampler that the loader was given, as batch_sampler= or as a sampler= that yields batches."""
     if loader.batch_size is not None:  # torch leaves it None beside a batch sampler of the user's
         return None
-    return loader.batch_sampler or (loader.sampler if hasattr(loader.sampler, "batch_size") else None)
+    if loader.batch_sampler is not None:
+        return loader.batch_sampler
+    return loader.sampler if hasattr(loader.sampler, "batch_size") else None
 
 
 def _draws_freely(sampler: Any) -> bool:
@@ -518,18 +531,22 @@ def _shown(sampler: Any) -> str:
 
 def _samples(sampler: Any) -> str:
     """How many samples all ranks share, as in "21 samples"; the length of a sampler that knows ranks may be a part."""
-    source: Any = getattr(sampler, "dataset", None if _shard_of(sampler) else sampler)
+    count = _length(getattr(sampler, "dataset", None if _shard_of(sampler) else sampler))
+    return "samples" if count is None else f"{count} samples"
+
+
+def _length(thing: Any) -> int | None:
     try:
-        return f"{len(source)} samples"
-    except TypeError:
-        return "samples"
+        return len(thing)
+    except Exception:  # none, or one that is not told
+        return None
 
 
 def _source(loader: Any, sampler: Any) -> str:
     """What a sampler that takes this one's place is to be made for, as code."""
     kept = "dataset" if hasattr(sampler, "dataset") else "data_source"
     source = getattr(sampler, kept, loader.dataset)
-    return "dataset" if len(source) == len(loader.dataset) else f"sampler.{kept}"
+    return "dataset" if source is loader.dataset or _length(source) == _length(loader.dataset) else f"sampler.{kept}"
 
 
 def _percent(parts: int, taken: int = 1) -> str:
@@ -602,7 +619,7 @@ def _rebuild(loader: Any, running: Running, owner: str) -> tuple[Any, str]:
     if batches is not None:
         options = {"batch_size": batches.batch_size, "drop_last": batches.drop_last}
     if owner == "accelerate":
-        if len(source) != len(dataset):
+        if source is not dataset and _length(source) != _length(dataset):
             return None, "its sampler is made for another dataset than the loader's"
         if batches is None:
             return None, "it makes no batches that prepare() could split"
@@ -617,4 +634,7 @@ def _rebuild(loader: Any, running: Running, owner: str) -> tuple[Any, str]:
     for name in inspect.signature(DataLoader.__init__).parameters:  # those that the installed torch has
         if name not in decided and hasattr(loader, name):
             options[name] = getattr(loader, name)
-    return DataLoader(dataset, **options), ""
+    try:
+        return DataLoader(dataset, **options), ""
+    except ValueError as error:  # an empty dataset can't be shuffled
+        return None, str(error)
