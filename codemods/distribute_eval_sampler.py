@@ -251,8 +251,8 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         code, reason = "SHD930", f"line {division.location.line} divides the length by the processes again"
     if reason and not options.unsafe:
         evidence = (division,) if code == "SHD930" and division is not None else _reduction(site)
-        why, where = hindrance(site) if code == "SHD904" else ("", ())
-        return refuse(site, code, note=why or (reason if exact else ""), evidence=evidence or where)
+        why, where = hindrance(site) if code == "SHD904" or (code == "SHD906" and not exact) else ("", ())
+        return refuse(site, code, note=why or (reason if exact else ""), evidence=(*evidence, *where))
     edits = shard(site, shuffle="False", tell=False)
     if isinstance(edits, Finding):
         return edits
