@@ -50,7 +50,16 @@ def said_of(loader: Any, world: int, manual: bool) -> dict[str, Any]:
     prepared = type(loader).__name__ in PREPARED
     sharder = "accelerate" if prepared and world > 1 else ""
     wrapper = loader if prepared else None
-    return built(inner(loader), BaseIds(loader.dataset), manual, sharder, wrapper, world)
+    said = built(inner(loader), BaseIds(loader.dataset), manual, sharder, wrapper, world)
+    return {**said, "shuffled": True} if said["kind"] == "stream" and shuffles(loader.dataset) else said
+
+
+def shuffles(stream: Any) -> bool:
+    """Whether a stream listens to the epoch, which is of use only if its order depends on that."""
+    inside = getattr(stream, "dataset", stream)  # accelerate's shard listens too, for its dataset
+    if getattr(inside, "_shuffling", True) is None:
+        return False  # of huggingface/datasets, which listens in any case
+    return callable(getattr(inside, "set_epoch", None))
 
 
 def epoch_of(loader: Any) -> int | None:

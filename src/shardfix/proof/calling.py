@@ -22,7 +22,17 @@ from . import ranks
 from .called import is_loader, read_factory
 from .ranks import Emit, Place
 
-WORTH_KEEPING = ("numpy", "accelerate", "torchvision", "transformers", "datasets", "PIL", "lightning", "pandas")
+WORTH_KEEPING = (
+    "numpy",
+    "accelerate",
+    "torchvision",
+    "transformers",
+    "datasets",
+    "PIL",
+    "lightning",
+    "lightning_fabric",
+    "pandas",
+)
 
 
 class NoSuchFactory(Exception):
@@ -130,7 +140,7 @@ def main(results: int) -> int:
     sys.path.insert(0, os.getcwd())
     deadline = time.monotonic() + job["timeout"]
     for number, call in enumerate(job["calls"]):
-        set_epoch = job["set_epoch"]
+        set_epoch = call["set_epoch"]
         if isinstance(set_epoch, str):
             named = set_epoch
 
@@ -142,13 +152,13 @@ def main(results: int) -> int:
 
         for run in runs(
             factory,
-            nproc=job["nproc"],
-            epochs=job["epochs"],
+            nproc=call["nproc"],
+            epochs=call["epochs"],
             set_epoch=set_epoch,
-            patience=job["patience"],
+            patience=call["patience"],
             deadline=deadline,
-            owner=job["owner"],
-            one_more=job["one_more"],
+            owner=call["owner"],
+            one_more=call["one_more"],
         ):
             emit({"kind": "run", "call": number, **run})
             said = [message for attempt in run["tries"] for rank in attempt["ranks"] for message in rank["said"]]

@@ -46,6 +46,7 @@ class Call:
 
     target: str
     arguments: Mapping[str, Any]
+    asked: Asked | None = None  # where it is run or judged otherwise than the others of its launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Asked:
     is called with the factory's result and the epoch. ``owner`` is ``accelerate`` where the program hands the factory's
     loaders to ``Accelerator().prepare``. ``replicas`` is the number of data-parallel ranks if that is not the world
     (which is then not made larger by one).
-    ``padding_allowed`` False refuses repeated samples that the owner's padding rule accounts for.
+    ``padding_allowed`` False refuses repeated samples that the owner's padding rule accounts for. ``one_more`` runs
+    ``nproc + 1`` ranks too.
     """
 
     nproc: int = 2
@@ -66,6 +68,7 @@ class Asked:
     owner: str = ""
     replicas: int = 0
     padding_allowed: bool = True
+    one_more: bool = True
     timeout: float = 120.0
     patience: float = 15.0
 
@@ -92,7 +95,7 @@ def prove_factories(calls: Sequence[Call], asked: Asked, *, python: str | None =
         if not runs:
             proofs.append(_unproven(call.target, ended or f"not reached within {asked.timeout:g} s"))
         else:
-            proofs.extend(proofs_of(call.target, runs, asked))
+            proofs.extend(proofs_of(call.target, runs, call.asked or asked))
     return proofs
 
 
@@ -113,21 +116,8 @@ def prove_callable(factory: Callable[[], Any], name: str, asked: Asked) -> list[
         raise VerifierError("this process is in a process group, which its ranks would inherit; destroy it first")
     from . import calling
 
-    set_epoch = asked.set_epoch
-    assert not isinstance(set_epoch, str)
     try:
-        runs = list(
-            calling.runs(
-                factory,
-                nproc=asked.nproc,
-                epochs=asked.epochs,
-                set_epoch=set_epoch,
-                patience=asked.patience,
-                deadline=time.monotonic() + asked.timeout,
-                owner=asked.owner,
-                one_more=not asked.replicas,
-            )
-        )
+        runs = list(calling.runs(factory, deadline=time.monotonic() + asked.timeout, **_how(asked)))
     except OSError as error:
         raise VerifierError(f"the ranks can't be forked: {error}") from None
     usage = next((m["text"] for m in _said(runs) if m["kind"] == "usage"), "")
@@ -195,7 +185,11 @@ def _judged(name: str, part: str, run: Mapping[str, Any], alone: Reader | None, 
     readers = tuple(reader for reader in found if reader is not None)
     observed = Observed(name + part, run["world"], readers, replicas=asked.replicas, alone=alone)
     if any(rank["end"] != "returned" for rank in attempt["ranks"]):
-        return _ended(name + part, Watched(run["world"], (observed,), _endings(attempt, name + part)))
+        proof = _ended(name + part, attempt, (observed,))
+        if proof.verdict == "unproven" and proof.cause == "raises" and alone is not None:
+            reasons = (*proof.reasons[:1], "in one process it runs", *proof.reasons[1:])
+            return replace(proof, verdict="refuted", reasons=reasons)
+        return proof
     proof = judge_observed(observed, role=asked.role, padding_removed=asked.padding_allowed)
     if proof.verdict == "proven" and proof.padded and not asked.padding_allowed:
         text = f"{plural(proof.padded, 'visit')} of an epoch are padding, which makes the shares equal"
@@ -218,16 +212,26 @@ def _endings(attempt: Mapping[str, Any], name: str) -> tuple[Ending, ...]:
     )
 
 
-def _ended(name: str, watched: Watched) -> Proof:
+def _ended(name: str, attempt: Mapping[str, Any], loaders: tuple[Observed, ...]) -> Proof:
     """The proof of a loader that did not come through, from how the ranks ended."""
-    run = judge_run(watched)
-    reasons = [re.sub(r"^(rank \d+) was stopped.*", r"\1 came through", reason) for reason in run.reasons]
+    ranks = attempt["ranks"]
+    conditions = dict.fromkeys(CONDITIONS, "not judged: the ranks did not come through")
+    out_of_time = [rank for rank in ranks if rank["end"] == "stopped"]
+    if out_of_time and all(rank["end"] in ("stopped", "returned") for rank in ranks):
+        stood = [f"rank {rank['rank']} stood {rank['text']}" for rank in out_of_time]
+        reasons = (
+            "the time was over before the ranks were done: allow more (timeout), or see where they stood",
+            *stood,
+        )
+        return Proof(name, "unproven", reasons, conditions)
+    run = judge_run(Watched(len(ranks), loaders, _endings(attempt, name)))
+    told = [re.sub(r"^(rank \d+) was stopped.*", r"\1 came through", reason) for reason in run.reasons]
     return Proof(
         site=name,
         verdict=run.verdict if run.verdict != "proven" else "unproven",
-        reasons=(*reasons, *_shortened(run.text)),
-        conditions=dict.fromkeys(CONDITIONS, "not judged: the ranks did not come through"),
-        cause=run.cause if run.verdict == "refuted" else "",
+        reasons=(*told, *_shortened(run.text)),
+        conditions=conditions,
+        cause=run.cause,
     )
 
 
@@ -245,11 +249,11 @@ def _without_loaders(name: str, runs: Sequence[Mapping[str, Any]]) -> Proof:
     if nothing:
         return _unproven(name, f"it returns {' or '.join(nothing)}: no loader to read")
     attempt = runs[0]["tries"][-1]
-    proof = _ended(name, Watched(runs[0]["world"], (), _endings(attempt, name)))
+    proof = _ended(name, attempt, ())
     alone = [run["tries"][-1]["ranks"][0] for run in runs if run["world"] == 1]
     if all(rank["end"] != "returned" for rank in alone):
         proof = replace(proof, verdict="unproven", cause="")  # that it is several ranks is not why it fails
-    return proof
+    return proof if proof.verdict == "refuted" else replace(proof, cause="")
 
 
 def _told(part: str, runs: Sequence[Mapping[str, Any]]) -> tuple[StandIn, ...]:
@@ -269,7 +273,8 @@ def _joined(proofs: Sequence[Proof], worlds: Sequence[int], stand_ins: tuple[Sta
     if proof.verdict != "proven" and reasons:
         reasons = (f"{world} ranks: {reasons[0]}", *reasons[1:])
     padded = max(other.padded for other in proofs)
-    return replace(proof, reasons=reasons, padded=padded, stand_ins=(*proof.stand_ins, *stand_ins))
+    cause = proof.cause if proof.verdict == "refuted" else ""
+    return replace(proof, reasons=reasons, cause=cause, padded=padded, stand_ins=(*proof.stand_ins, *stand_ins))
 
 
 def _unproven(name: str, why: str) -> Proof:
@@ -277,6 +282,18 @@ def _unproven(name: str, why: str) -> Proof:
 
 
 # --- the launch ---
+
+
+def _how(asked: Asked) -> dict[str, Any]:
+    """The arguments of ``calling.runs``, as they travel."""
+    return {
+        "nproc": asked.nproc,
+        "epochs": asked.epochs,
+        "set_epoch": asked.set_epoch,
+        "patience": asked.patience,
+        "owner": asked.owner,
+        "one_more": asked.one_more and not asked.replicas,
+    }
 
 
 class _Launch:
@@ -288,15 +305,15 @@ class _Launch:
         self.asked = asked
         self.job = {
             "calls": [
-                {"target": call.target, "arguments": dict(call.arguments), "strict": len(calls) == 1} for call in calls
+                {
+                    "target": call.target,
+                    "arguments": dict(call.arguments),
+                    "strict": len(calls) == 1,
+                    **_how(call.asked or asked),
+                }
+                for call in calls
             ],
-            "nproc": asked.nproc,
-            "epochs": asked.epochs,
-            "set_epoch": asked.set_epoch,
-            "patience": asked.patience,
             "timeout": asked.timeout,
-            "owner": asked.owner,
-            "one_more": not asked.replicas,
         }
 
     def __enter__(self) -> _Launch:

@@ -65,7 +65,8 @@ def run(task: Task, world: int, grouped: bool, *, patience: float, deadline: flo
 
     Args:
         grouped: whether the ranks are in a process group; without one there is one rank.
-        patience: seconds without a sign of life from any rank before those that are left are ended.
+        patience: seconds without a sign of life from any rank before it is looked whether all that are left wait for
+            one another; then they are ended.
         deadline: the time (``time.monotonic``) at which all are ended.
 
     No process is left when this returns or raises.
@@ -240,17 +241,18 @@ class Group:
                 now = bytes(self.memory)
                 if now != seen:
                     seen, moved = now, time.monotonic()
-                # building reads real data and may take long; where a rank has failed, the others wait for it in vain
-                failed = any(end["end"] != "returned" for end in self.ends.values())
-                building = any(self._place(rank)[0] <= 1 for rank in self.pipes if rank not in self.ends)
-                allowed = min(patience, 2.0) if failed and not building else patience * (4 if building else 1)
-                now_at = time.monotonic()
-                if now_at > min(deadline, moved + allowed):
+                still, left = time.monotonic() - moved, [rank for rank in self.pipes if rank not in self.ends]
+                if time.monotonic() > deadline:
                     break
-                if now_at > moved + min(patience, allowed) and now_at > asked + patience:
-                    asked = now_at
-                    if all(self._waits(rank) for rank in self.pipes if rank not in self.ends):
-                        break  # each for the others
+                # where a rank has failed the others wait for it in vain
+                failed = any(end["end"] != "returned" for end in self.ends.values())
+                if failed and still > min(patience, 2.0) and all(self._place(rank)[0] > 1 for rank in left):
+                    break
+                # else a rank may be slow, to read its data say: only those that all wait for others wait in vain
+                if still > patience and time.monotonic() - asked > patience:
+                    asked = time.monotonic()
+                    if all(self._waits(rank) for rank in left):
+                        break
         over = time.monotonic() > deadline
         for rank in self.pids:
             if rank not in self.ends:
