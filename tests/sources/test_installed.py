@@ -17,7 +17,7 @@ def environment(folder: Path, version: str = "", name: str = "accelerate") -> Pa
     if version:
         metadata = packages / f"{name}-{version}.dist-info" / "METADATA"
         metadata.parent.mkdir()
-        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nVersion: 9 in the text\n")
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n")
     return folder / "bin" / "python"
 
 
@@ -72,3 +72,10 @@ def test_this_interpreter_holds_the_accelerate_that_it_imports() -> None:
     found = installed("accelerate", Path("/"), sys.executable)
     assert isinstance(found, Installed)
     assert found.version == version("accelerate")
+
+
+def test_what_the_description_says_is_no_version(tmp_path: Path) -> None:
+    environment(tmp_path / ".venv", "0.29.3")
+    (metadata,) = (tmp_path / ".venv").glob("lib/python*/site-packages/*.dist-info/METADATA")
+    metadata.write_text("Metadata-Version: 2.1\nName: accelerate\n\nVersion: 9\n")
+    assert installed("accelerate", tmp_path) is None
