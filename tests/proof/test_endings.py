@@ -132,5 +132,7 @@ def test_a_run_whose_time_was_over_says_so_and_is_not_called_well() -> None:
 
 
 def test_a_rank_that_lost_a_peer_which_was_stopped_did_not_fail() -> None:
-    verdict = run(Ending(0, "stopped"), Ending(1, "raised", 1, GLOO))
+    gone = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:42101"
+    verdict = run(Ending(0, "stopped"), Ending(1, "raised", 1, gone))
     assert (verdict.verdict, verdict.cause) == ("proven", "")
+    assert run(Ending(0, "stopped"), Ending(1, "raised", 1, GLOO)).cause == "hang"  # it waited in vain

@@ -16,6 +16,7 @@ _PEER_LOST = re.compile(
     r"Connection (closed|reset|refused)|[Tt]imed out waiting|gloo/transport|DistBackendError|DistNetworkError|"
     r"Broken pipe|wait timeout after|Watchdog caught"
 )
+_PEER_GONE = re.compile(r"Connection (closed|reset|refused)|Broken pipe")
 OUT_OF_TIME = "the time was over"  # the last line of a rank that was stopped for that
 _SIGNALS = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
@@ -77,8 +78,9 @@ def verdict_of(watched: Watched, proofs: Sequence[Proof]) -> RunVerdict:
         return stopped(left[0], "exits", reason, others(endings, left[0]))
     cut = [ending for ending in endings if ending.end == "stopped"]
     late = next((ending for ending in cut if last_line(ending.text) == OUT_OF_TIME), None)
-    # who lost a peer that was stopped from outside did not fail
-    waiting = [ending for ending in endings if ending.end == "hang"] or ([] if cut else raised)
+    # who lost a peer that was stopped from outside did not fail; who waited for it in vain did
+    vain = [ending for ending in raised if not (cut and _PEER_GONE.search(last_line(ending.text)))]
+    waiting = [ending for ending in endings if ending.end == "hang"] or vain
     if waiting:
         return of_waiting(watched, waiting, proofs)
     if late is not None:
