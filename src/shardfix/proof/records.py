@@ -168,10 +168,14 @@ def _name(loader: _Loader, root: Path) -> str:
 
 
 def _passes(loader: _Loader) -> tuple[Pass, ...]:
-    return tuple(
-        Pass(tuple(one.batches), _is_complete(one), one.epoch, tuple(one.contents))
-        for _, one in sorted(loader.passes.items())
-    )
+    """The passes in order; what only looks at a batch, ``next(iter(loader))``, is none unless there is no other."""
+    passes = [one for _, one in sorted(loader.passes.items())]
+    passes = [one for one in passes if not _is_look(one)] or passes
+    return tuple(Pass(tuple(one.batches), _is_complete(one), one.epoch, tuple(one.contents)) for one in passes)
+
+
+def _is_look(one: _Pass) -> bool:
+    return not one.ended and len(one.batches) == 1 and one.length != 1
 
 
 def _is_complete(one: _Pass) -> bool:

@@ -54,6 +54,7 @@ def change_torch(torch: Any, devices: int) -> None:
     _change_constructors(torch, to_cpu)
     _change_cuda(torch, devices)
     _change_amp(torch)
+    torch.backends.cuda.enable_flash_sdp(False)  # tensors that are sharded know the plain attention only
 
 
 def _to_cpu(torch: Any, value: Any) -> Any:
@@ -244,6 +245,9 @@ class _Nowhere:
 
     def query(self) -> bool:
         return True
+
+    def is_capturing(self) -> bool:
+        return False
 
     def elapsed_time(self, other: Any) -> float:
         return 0.0

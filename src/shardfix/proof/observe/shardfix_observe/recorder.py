@@ -35,7 +35,8 @@ class Loader:
         self.how = how
         self.manual = False
         self.passes = 0
-        self.begun_at = 0  # on the process's own count of passes
+        self.read = 0  # passes but for mere looks at a batch
+        self.begun_at = 0  # on the process's own count of passes, of the last one that was counted
         self.before = 0  # the same of the pass before
         self.current: Pass | None = None
         self.dataset: Callable[[], Any] | None = None
@@ -65,6 +66,9 @@ class Pass:
         self.drawn: list[tuple[list[Item], str]] = []
         self.draws = 0
         self.steps = 0
+        self.length: int | None = None
+        self.clock = 0
+        self.counted = False
         self.cut = False
         self.over = False
         self.iterator: Callable[[], Any] | None = None
@@ -119,7 +123,7 @@ class Recorder:
         if forked:
             for loader in self.loaders:
                 loader.described = ""
-                loader.passes = 0
+                loader.passes = loader.read = 0
                 self._line(_loader_event(loader))
 
     def _line(self, event: Event) -> None:
@@ -226,12 +230,12 @@ class Recorder:
 
     def _stop_if_done(self, record: Loader) -> None:
         wanted = self.options.epochs
-        if not wanted or record.passes < wanted:
+        if not wanted or record.read < wanted:
             return
         # those not read since this one's last pass but one are over: a look at the data before the training, say
-        since = record.before if record.passes > 1 else record.begun_at
+        since = record.before if record.read > 1 else record.begun_at
         for other in self.loaders:
-            if other is record or not other.passes or other.passes >= wanted:
+            if other is record or not other.passes or other.read >= wanted:
                 continue
             if other.begun_at >= since or (other.current is not None and other.current.in_progress):
                 return
@@ -264,6 +268,8 @@ class Recorder:
             if taken:
                 fields["content"] = taken
         one.steps += 1
+        if one.steps > 1 or one.length == 1:
+            self._count(one)
         self.emit("step", id=one.loader.number, **{"pass": one.number}, **fields)
 
     def ended(self, one: Pass, complete: bool) -> None:
@@ -272,7 +278,16 @@ class Recorder:
             return
         self._start(one, None)
         one.over = True
+        self._count(one)
         self.emit("end", id=one.loader.number, **{"pass": one.number}, complete=complete and not one.cut, cut=one.cut)
+
+    def _count(self, one: Pass) -> None:
+        """A pass of one step that has more and is left, ``next(iter(loader))``, only looks at a batch."""
+        if not one.counted:
+            one.counted = True
+            record = one.loader
+            record.read += 1
+            record.before, record.begun_at = record.begun_at, one.clock
 
     def start_with(self, one: Pass, loader: Any) -> None:
         """The first step of a pass is asked for: say what the loader is now, and that its pass begins."""
@@ -285,15 +300,15 @@ class Recorder:
         one.number = record.passes
         record.passes += 1
         self._clock += 1
-        record.before, record.begun_at = record.begun_at, self._clock
+        one.clock = self._clock
         record.current = one
         inner = loader if loader is not None else one.wrapper
         inner = getattr(inner, "base_dataloader", inner)
         self._describe(record, inner, one)
         one.epoch = _epoch_of(inner, one.wrapper)
         # some loops count the steps and never ask for the one after the last
-        length = length_of(one.wrapper) if inner._dataset_kind == 0 and not one.cut else None
-        self.emit("pass", id=record.number, **{"pass": one.number}, epoch=one.epoch, skip=one.skip, length=length)
+        one.length = length_of(one.wrapper) if inner._dataset_kind == 0 and not one.cut else None
+        self.emit("pass", id=record.number, **{"pass": one.number}, epoch=one.epoch, skip=one.skip, length=one.length)
 
     def _describe(self, record: Loader, loader: Any, one: Pass) -> None:
         try:
