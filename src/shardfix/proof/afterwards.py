@@ -42,7 +42,7 @@ _METHODS = frozenset(
         *("item", "numpy", "tolist", "detach", "clone", "copy", "float", "double", "long", "int", "astype", "round"),
         *("mean", "sum", "std", "max", "min", "argmax", "sqrt", "exp", "div", "div_", "mul", "clamp", "diag", "t"),
         *("squeeze", "flatten", "reshape", "view", "size", "append", "extend", "get", "keys", "values", "items"),
-        *("update",),
+        *("update", "count"),
     }
 )
 _ALONG = frozenset(
@@ -54,7 +54,9 @@ _ALONG = frozenset(
 _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim"})
+_CHANGES = frozenset({"append", "extend", "add", "update", "insert", "pop", "sort", "remove", "setdefault", "reverse"})
 _DEPTH = 8
+_LONGEST = 80
 _UNKNOWN = 3  # a number for what the evaluation does not decide: settings, other objects
 
 
@@ -123,7 +125,61 @@ class Afterwards:
     # -- statements ------------------------------------------------------------------------------------------
 
     def statement(self, s: ast.stmt) -> list[ast.stmt]:
-        """A statement behind the loop: what it makes of what was gathered, and what of it is shown."""
+        """A statement behind the loop: what it makes of what was gathered, and what of it is shown.
+
+        Raises:
+            Stop: it puts the ranks' parts together in a way that is not followed.
+        """
+        before = dict(self.tracked), list(self.kept), set(self.unchanged), set(self.weighted)
+        try:
+            return self._followed(s)
+        except Stop:
+            if any(isinstance(n, ast.Call) and last_name(n.func) in _COLLECTIVE for n in ast.walk(s)):
+                raise
+            self.tracked, self.kept, self.unchanged, self.weighted = before
+            return self._as_one(s)
+
+    def _as_one(self, s: ast.stmt) -> list[ast.stmt]:
+        """A statement that is not run: what it reads of the gathered values decides all that it writes."""
+        if not self.follows(s):
+            return []
+        nodes = list(ast.walk(s))
+        targets = [n for n in nodes if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))]
+        written = {_root(n) for n in targets if isinstance(n.ctx, ast.Store)}
+        written |= {
+            _root(n.func.value)
+            for n in nodes
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _CHANGES
+        }
+        made_of = self._made_of(s)
+        drifts = self.drifts(s)
+        made: list[ast.stmt] = []
+        for text in sorted(w for w in written if w and w not in self.meters):
+            made.append(assign(self.track(text), made_of))
+            (self.weighted.add if drifts else self.weighted.discard)(text)
+        return made
+
+    def _made_of(self, node: ast.AST) -> ast.Call:
+        """What is not run, as a function of the gathered values in it."""
+        parts: dict[str, ast.expr] = {}
+        stack: list[ast.AST] = [node]
+        while stack:
+            n = stack.pop()
+            text = ast.unparse(n) if isinstance(n, (ast.Name, ast.Attribute)) else ""
+            if text in self.tracked:
+                parts[text] = name(self.tracked[text])
+            elif text and text in self.local:
+                parts[text] = name(text)
+            elif isinstance(n, ast.Call) and last_name(n.func) == "len" and ast.unparse(n.args[0]) in self.loaders:
+                parts[ast.unparse(n)] = call(name("len"), name("loader"))
+            else:
+                stack.extend(ast.iter_child_nodes(n))
+        words = " ".join(ast.unparse(node).split())
+        words = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."
+        self.stand_ins[words] = "what it is given decides what it gives"
+        return call(name("CALL"), ast.Constant(words), *(parts[text] for text in sorted(parts)))
+
+    def _followed(self, s: ast.stmt) -> list[ast.stmt]:
         if isinstance(s, ast.Return):
             return self._shown([s.value]) if s.value is not None else []
         if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value is not None:
@@ -144,7 +200,7 @@ class Afterwards:
             return self._branched(s)
         if isinstance(s, (ast.With, ast.AsyncWith)):
             return [made for inner in s.body for made in self.statement(inner)]
-        if isinstance(s, (ast.For, ast.While, ast.Try)) and self._binds(s):
+        if isinstance(s, (ast.For, ast.While, ast.Try)):
             raise self.stop("what it makes of the gathered values is not followed", s)
         return []
 
@@ -293,8 +349,13 @@ class Afterwards:
         ):
             return self._rebuilt(node, depth)
         if self.follows(node):
-            raise self.stop(f"`{text_of(node)}` is not followed", node)
+            return self._unless_collective(node)
         return self._stand_in(node)
+
+    def _unless_collective(self, node: ast.expr) -> ast.expr:
+        if any(isinstance(n, ast.Call) and last_name(n.func) in _COLLECTIVE for n in ast.walk(node)):
+            raise self.stop(f"`{text_of(node)}` is not followed", node)
+        return self._made_of(node)
 
     def _rebuilt(self, node: ast.expr, depth: int) -> ast.expr:
         """The same operation on translated parts."""
@@ -326,9 +387,7 @@ class Afterwards:
         base = ast.unparse(node.value)
         if base in self.meters or (node.attr in _ATTRIBUTES and self.follows(node.value)):
             return ast.Attribute(self.value(node.value, depth + 1), node.attr, ast.Load())
-        if self.follows(node.value):
-            raise self.stop(f"`{text_of(node)}` is not followed", node)
-        return self._stand_in(node)
+        return self._unless_collective(node) if self.follows(node.value) else self._stand_in(node)
 
     def _call(self, node: ast.Call, depth: int) -> ast.expr:
         function = last_name(node.func)
@@ -401,6 +460,13 @@ class Afterwards:
 
     def stop(self, reason: str, node: ast.AST) -> Stop:
         return Stop(reason, self.module.home(node).location(node))
+
+
+def _root(node: ast.expr) -> str:
+    """The name or attribute whose item something is, as it is written; empty for anything else."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
 
 
 def _across(node: ast.Call) -> bool:
