@@ -646,6 +646,11 @@ def test_a_subset_is_what_is_to_be_read(world: int, shuffle: bool) -> None:
             assert proof.verdict == "refuted"
 
 
+def untold(case: Case) -> Case:
+    """The same where no digests of subsets were taken."""
+    return replace(case, built=tuple(replace(one, subset_digest="") for one in case.built))
+
+
 def test_subsets_that_the_program_deals_out_itself_are_right_where_they_make_up_the_whole() -> None:
     def parts(size: int, step: int) -> Case:
         return watched(
@@ -660,7 +665,9 @@ def test_subsets_that_the_program_deals_out_itself_are_right_where_they_make_up_
             2,
         )
 
-    assert judged(parts(40, 2)).verdict == "proven"
+    for case in (parts(40, 2), untold(parts(40, 2))):
+        assert judged(case).verdict == "proven"
+        assert judge_observed(cut(case, 2)).verdict == "unproven"
     assert judged(parts(40, 2)).conditions["covered"] == "held: every rank's own subset, together all 40 samples"
     proof = judged(parts(40, 4))
     assert proof.verdict == "unproven"
@@ -984,6 +991,10 @@ def test_a_stream_that_differs_from_run_to_run_says_nothing_against_one_process(
     proof = judge_observed(stream([digests(100, 120), digests(200, 220)]).observed(alone=whole(40)))
     assert proof.verdict == "unproven"
     assert proof.reasons == ("its items are not those that one process reads: they differ from run to run",)
+
+
+def test_an_empty_stream_is_no_fault() -> None:
+    assert judged(stream([[], []])).verdict == "unproven"
 
 
 def test_ranks_with_unequal_streams_are_uneven() -> None:

@@ -319,8 +319,9 @@ def split_by_hand(rows: Rows, run: Observation, holdings: Holdings) -> int:
     if len(built) < 2 or any(one.shard or one.sharder for one in built) or not rows.passes:
         return 0
     own = [one.subset if one.subset is not None else one.samples for one in built]
-    digests = {one.subset_digest for one in built}
-    if not (len(digests) > 1 or len(set(own)) > 1 or holdings != "same") or None in own:
-        return 0
     reads = [set(visits(rank, 0)) for rank in run.ranks]
-    return sum(length or 0 for length in own) if sum(map(len, reads)) == len(set().union(*reads)) else 0
+    if None in own or sum(map(len, reads)) != len(set().union(*reads)):
+        return 0
+    # ranks that read all of their subsets and meet nowhere have different ones, whether that is said or not
+    differ = len({one.subset_digest for one in built}) > 1 or len(set(own)) > 1 or own == list(map(len, reads))
+    return sum(length or 0 for length in own) if differ or holdings != "same" else 0
