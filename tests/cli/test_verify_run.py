@@ -8,6 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
+
+import shardfix.report
+
+SCHEMA = json.loads((Path(shardfix.report.__file__).parent / "schema.json").read_text("utf-8"))
 
 TRAIN = """\
 import argparse
@@ -47,6 +52,7 @@ def test_a_right_script_is_proven_and_a_wrong_one_refuted_by_the_arguments_after
     ]
     wrong = verify(tmp_path, "--run", "train.py", "--format", "json", "--", "--plain")
     assert wrong.returncode == 4
+    Draft202012Validator(SCHEMA).validate(json.loads(wrong.stdout))
     assert [(one["site"], one["verdict"], one["cause"]) for one in json.loads(wrong.stdout)["loaders"]] == [
         ("train.py:11", "refuted", "unsharded")
     ]

@@ -92,6 +92,7 @@ def verify(
     from shardfix.proof.launch import torch_available
     from shardfix.proof.verdicts import judge_observed
     from shardfix.proof.watch import Program, watch
+    from shardfix.report.json import clean
     from shardfix.report.terminal import emit, width_of
     from shardfix.report.watched import watched_json, watched_page
     from shardfix.watching import Spoken, spoken_of
@@ -118,13 +119,14 @@ def verify(
         proofs.append(judge_observed(observed, role=said.role, padding_removed=said.padding_removed, finished=finished))
     verdict = judge_run(run.watched, proofs)
     if form == "json":
-        data = watched_json(proofs, verdict)
-        json.dump({**data, "notes": list(run.notes)}, sys.stdout, indent=2)
+        data = {**watched_json(proofs, verdict), "notes": clean(run.notes)}
+        json.dump(data, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        emit(watched_page(proofs, verdict, maps=cast("Maps", maps), width=width_of(sys.stdout)), sys.stdout)
+        page = watched_page(proofs, verdict, maps=cast("Maps", maps), width=width_of(sys.stdout))
         for note in run.notes:
-            click.echo(f"note: {note}")
+            page.line(f"note: {note}")
+        emit(page, sys.stdout)
     if verdict.cause and not verbose:
         _show_last(run)
     verdicts = {verdict.verdict, *(proof.verdict for proof in proofs)}

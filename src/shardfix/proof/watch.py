@@ -356,7 +356,9 @@ def _notes(
         place = f"{_shown(spawns['path'], root)}:{spawns['line']}"
         notes.append(f"the script starts ranks of its own ({place}); run it with --launch self")
     if loaders and not any("joined" in event for rank in ranks for event in rank.events):
-        notes.append(f"no rank joins a process group: each of the {program.nproc} runs as a program of its own")
+        own = f"each of the {program.nproc} runs as a program of its own"
+        alone = "no ranks are told apart" if program.launch == "self" else own
+        notes.append(f"nothing in the script joins a process group: {alone}")
     unread = [one.loader for one in loaders if not any(reader.passes for reader in one.readers)]
     if unread:
         notes.append(f"made and not read: {', '.join(unread)}")
