@@ -17,7 +17,7 @@ METRICS = (
         Numbers((21, 21), covered=21, ordered=True),
         "it is what a gathered metric should use",
         ("accelerate",),
-        ("SHD502", "SHD707", "SHD906"),
+        ("SHD502", "SHD507", "SHD707", "SHD906"),
     ),
     Cell(
         "metric/gather",
@@ -30,7 +30,7 @@ METRICS = (
         Numbers((24, 24), covered=21),
         "it is told",
         ("accelerate",),
-        ("SHD707",),
+        ("SHD507", "SHD707"),
     ),
     Cell(
         "metric/gather-unprepared",
@@ -58,7 +58,7 @@ METRICS = (
         """,
         Numbers(read=((2, 8), (2, 8))),
         "such an edit is unsafe",
-        decides=("SHD502", "SHD906"),
+        decides=("SHD305", "SHD502", "SHD506", "SHD906"),
         size=7,
     ),
     Cell(
@@ -71,6 +71,6 @@ METRICS = (
         """,
         Numbers(read=((11,), (11,))),
         "such an evaluation is not sharded",
-        decides=("SHD503", "SHD904"),
+        decides=("SHD305", "SHD503", "SHD506", "SHD904"),
     ),
 )

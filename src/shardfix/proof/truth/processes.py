@@ -47,6 +47,26 @@ PROCESSES = (
         grouped=False,
     ),
     Cell(
+        "process/one-default",
+        "in one process a SequentialSampler or RandomSampler gives the order that the default or shuffle=True gives",
+        PLAIN,
+        """
+        def order(**arguments):
+            torch.manual_seed(7)
+            return [int(i) for batch in DataLoader(dataset, batch_size=4, **arguments) for i in batch]
+
+
+        assert order(sampler=SequentialSampler(dataset)) == order(), 'the default is another order'
+        assert order(sampler=RandomSampler(dataset)) == order(shuffle=True), 'shuffle=True gives another order'
+        loader = []
+        """,
+        Numbers(),
+        "such a sampler may be taken out anywhere",
+        decides=("SHD103",),
+        world=1,
+        grouped=False,
+    ),
+    Cell(
         "process/main-only-sampler",
         "an evaluation on rank 0 alone reads one part of a DistributedSampler",
         PLAIN,

@@ -87,6 +87,28 @@ SAMPLERS = (
         decides=("SHD301",),
     ),
     Cell(
+        "sampler/of-a-stream",
+        "DataLoader refuses a sampler for an IterableDataset",
+        PLAIN,
+        "loader = DataLoader(Stream(range(21)), batch_size=4, sampler=DistributedSampler(range(21)))\n",
+        Numbers(error="ValueError: DataLoader with IterableDataset: expected unspecified sampler"),
+        "no sampler is put in",
+        decides=("SHD711", "SHD908"),
+    ),
+    Cell(
+        "sampler/of-a-part",
+        "prepare() shards a rank's part of the data again",
+        ACCELERATE,
+        """
+        part = Subset(dataset, range(dist.get_rank(), 21, dist.get_world_size()))
+        loader = accelerator.prepare(DataLoader(part, batch_size=4))
+        """,
+        Numbers((8, 8), 0, 13),
+        "it is told",
+        ("accelerate",),
+        ("SHD715", "SHD917"),
+    ),
+    Cell(
         "sampler/own-generator",
         "accelerate synchronises the attribute `generator` of a sampler of one's own",
         ACCELERATE,
