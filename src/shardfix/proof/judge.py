@@ -49,6 +49,7 @@ class Runs:
                 self.shared[run.variant, setting] = run
         found = dict.fromkeys(setting for _, setting in self.shared)
         self.settings = sorted(found, key=lambda setting: setting[1] < setting[0])  # telling sizes first
+        self.references: dict[Setting, Reference] = {}  # made once for all that ask
         self.alone_settings = list(dict.fromkeys(setting for _, _, setting in self.alone))
 
     def one_process(self, variant: Variant, setting: Setting) -> Observation | None:
@@ -104,6 +105,12 @@ def judge(recipe: Recipe, observations: Sequence[Observation]) -> Proof:
 
 def reference_for(recipe: Recipe, runs: Runs, setting: Setting) -> Reference:
     """What is to be read at a setting: what the original visits in one process, else what the result does."""
+    if setting not in runs.references:
+        runs.references[setting] = _reference(recipe, runs, setting)
+    return runs.references[setting]
+
+
+def _reference(recipe: Recipe, runs: Runs, setting: Setting) -> Reference:
     before = runs.one_process("before", setting)
     after = runs.one_process("after", setting)
     alone = before or after
@@ -118,7 +125,7 @@ def reference_for(recipe: Recipe, runs: Runs, setting: Setting) -> Reference:
     draws = policy.draws if policy.draws is not None else len(epochs[0])
     if not drop_last and not policy.sampler_drop_last and draws < len(epochs[0]):
         draws = len(epochs[0])
-    same_samples = all(Counter(epoch) == Counter(epochs[0]) for epoch in epochs)
+    same_samples = len({tuple(sorted(epoch)) for epoch in epochs}) <= 1
     if recipe.expect == "shuffled-eval":
         shuffled = False
     elif policy.shuffled is not None:
