@@ -97,7 +97,7 @@ def test_the_picture_is_what_the_tool_prints_for_the_example(tmp_path: Path) -> 
     picture = textwrap.dedent("".join(f"{line}\n" for line in report[start : stop + 1]))
     assert_shown("picture", f"```text\n{picture}```\n")
 
-    shown = block_with("diff", "DistributedSampler").splitlines()
+    shown = block_with("diff", "accelerator.process_index").splitlines()
     assert [line for line in done.stdout.splitlines() if line in shown and line[1:2] == " "] == shown
 
 
