@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -84,6 +83,8 @@ def verify(
     )
     proofs = prove_factories(calls, asked, python=python)
     if form == "json":
+        import json
+
         json.dump(watched_json(proofs), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
@@ -112,6 +113,8 @@ def _argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise FactoryError(f"--arg {text}: it must be NAME=VALUE, as in --arg batch_size=8")
+    import json
+
     for read in (ast.literal_eval, json.loads):
         try:
             found = read(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -120,6 +119,8 @@ def verify(
     verdict = judge_run(run.watched, proofs)
     if form == "json":
         data = {**watched_json(proofs, verdict), "notes": clean(run.notes)}
+        import json
+
         json.dump(data, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
