@@ -9,9 +9,11 @@ from pathlib import Path
 from jsonschema import Draft202012Validator
 
 import shardfix.report
+from shardfix.proof.causes import CAUSES
 from shardfix.proof.endings import RunVerdict
 from shardfix.proof.model import CONDITIONS, Proof, ShardMap
 from shardfix.proof.observed import Ending
+from shardfix.report.explain import explain_page
 from shardfix.report.watched import watched_json, watched_page, worst
 
 SCHEMA = json.loads((Path(shardfix.report.__file__).parent / "schema.json").read_text("utf-8"))
@@ -143,3 +145,17 @@ def test_a_map_that_nobody_reads_by_number_is_cut() -> None:
     assert shards["cut"] is True
     assert [[len(batch) for batch in rank] for rank in shards["ranks"]] == [[5000]] * 4
     assert "cut" not in watched_json([RIGHT])["loaders"][0]["map_after"]
+
+
+def test_a_cause_is_explained_by_its_code_and_all_of_them_by_a_word() -> None:
+    page = explain_page("sharded-twice", width=80)
+    assert page is not None
+    assert page.plain() == (
+        "sharded-twice  The loader is sharded by rank twice: each rank reads a share of its share, and the rest is "
+        "never read.\n"
+        "    what to do: remove the DistributedSampler, or whatever else splits by rank,\n"
+        "    from the loader that is prepared\n"
+    )
+    everything = explain_page("causes")
+    assert everything is not None
+    assert all(f"{code}  " in everything.plain() for code in CAUSES)

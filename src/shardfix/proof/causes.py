@@ -39,7 +39,7 @@ _ALL = (
     ),
     Cause(
         "sharded-twice",
-        "The loader is sharded by rank twice, so that each epoch leaves most of the other shards out.",
+        "The loader is sharded by rank twice: each rank reads a share of its share, and the rest is never read.",
         "remove the DistributedSampler, or whatever else splits by rank, from the loader that is prepared",
     ),
     Cause(

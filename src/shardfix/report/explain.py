@@ -9,6 +9,7 @@ from typing import Any, cast
 from shardfix.analysis.answers import VOCABULARY, Question
 from shardfix.analysis.refusals import settled_by, settles
 from shardfix.analysis.rules import Example, Rule
+from shardfix.proof.causes import CAUSES, Cause
 from shardfix.report.catalogue import Entry, entries
 from shardfix.report.terminal import Page, Styled, table
 
@@ -20,16 +21,20 @@ _TIERS = {
 }
 
 
-COMMENTS = "comments"
+COMMENTS, CAUSES_WORD = "comments", "causes"
 _SETTINGS: Mapping[Question, str] = {"owner": "owners", "role": "roles"}
 _KEEP = ("keep[SHD201] reason", "leave this loader as it is for these codes; without [...] for all", "any code")
 
 
 def explain_page(word: str, *, width: int = 80) -> Page | None:
-    """What a code, a codemod or ``comments`` is about; None if there is none of that name."""
+    """What a code, a cause, a codemod, ``comments`` or ``causes`` is about; None if there is none of that name."""
     code, name = word.strip().upper(), word.strip().lower().replace("-", "_")
     if name == COMMENTS:
         return _comments_page()
+    if name == CAUSES_WORD:
+        return _causes_page(CAUSES.values(), width)
+    if word.strip().lower() in CAUSES:
+        return _causes_page([CAUSES[word.strip().lower()]], width)
     everything = entries()
     page = Page()
     for entry in everything:
@@ -100,6 +105,17 @@ def _comments_page() -> Page:
     )
     page.blank()
     table(page, ("# shardfix:", "says", "settles"), [(Styled(a, "green"), b, c) for a, b, c in comments_rows()])
+    return page
+
+
+def _causes_page(causes: Iterable[Cause], width: int) -> Page:
+    """Why `verify` finds a loader or a run wrong, and what to do."""
+    page = Page()
+    for cause in causes:
+        page.blank()
+        page.line(Styled(cause.code, "bold yellow"), "  ", cause.means)
+        for line in textwrap.wrap(f"what to do: {cause.remedy}", width - 4, break_on_hyphens=False):
+            page.line("    ", line)
     return page
 
 
