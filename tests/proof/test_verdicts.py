@@ -987,6 +987,13 @@ def test_streams_that_overlap_in_part_are_refuted_but_not_for_a_few_equal_items(
     assert judged(stream([digests(0, 30), [*digests(0, 2), *digests(32, 60)]])).verdict == "unproven"
 
 
+def test_a_stream_may_repeat_items_to_fill_its_batches_only_where_accelerate_shards_it() -> None:
+    parts = [digests(0, 12), [*digests(0, 6), *digests(12, 18)]]
+    assert judged(stream(parts)).cause == "overlap"
+    assert judged(stream(parts, sharder="accelerate")).verdict == "unproven"
+    assert judged(stream(parts, sharder="accelerate-dispatcher", dispatched=True)).cause == "overlap"
+
+
 def test_a_stream_that_differs_from_run_to_run_says_nothing_against_one_process() -> None:
     proof = judge_observed(stream([digests(100, 120), digests(200, 220)]).observed(alone=whole(40)))
     assert proof.verdict == "unproven"

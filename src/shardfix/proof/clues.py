@@ -153,7 +153,7 @@ def by_pattern(fault: Fault, run: Observation, clues: Clues) -> Why:
     twins = [rank.rank for rank in run.ranks[1:] if first and visits(rank, 0) == first]
     if twins:
         return "wrong-rank", f"rank {twins[0]} reads rank 0's part"
-    if clues.sharder and overlaps(run):
+    if clues.sharder and not clues.stream and overlaps(run):
         who = clues.sampler or "the sampler"
         return "unsynced-rng", f"the ranks drew from different permutations, {who}'s random state differs"
     if fault.code == "missing" and overlaps(run) and clues.shards:
