@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -95,11 +96,15 @@ class Processes:
         return [place for place, child in enumerate(self.children) if child.returncode is None]
 
     def end(self) -> None:
-        """End all that run, at once, and reap them."""
+        """End all that run and all that they started, at once, and reap them."""
+        started = self._started()
         for place, child in enumerate(self.children):
             if child.returncode is None:
                 self.cut.add(place)
                 _kill_group(child)
+        for pid in started:  # some start sessions of their own, as torchrun does
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         for place, child in enumerate(self.children):
             if child.returncode is None:
                 child.wait()
@@ -110,20 +115,40 @@ class Processes:
         child.wait()
 
     def busy(self) -> dict[int, float]:
-        """The processor time of each running child's session, in seconds; infinite while one of it runs right now."""
-        places = {child.pid: place for place, child in enumerate(self.children) if child.returncode is None}
-        return {places[session]: seconds for session, seconds in _seconds_of(places).items()}
-
-    def members(self) -> set[int]:
-        """All processes of the children's sessions."""
-        own = {child.pid for child in self.children if child.returncode is None}
-        return {pid for pid, session, _, _ in _all_processes() if session in own} | own
+        """The processor time of each process that these started, in seconds; infinite while it runs right now."""
+        return {one.pid: float("inf") if one.state in _BUSY else one.seconds for one in self._started().values()}
 
     def signal(self, pids: Iterable[int], number: int) -> None:
-        """Send a signal to some of the children's own processes."""
-        for pid in self.members().intersection(pids):
+        """Send a signal to some of the processes that these started."""
+        for pid in self._started().keys() & set(pids):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
+
+    def _started(self) -> dict[int, _Process]:
+        """The children that run, what they started, and what is left in their sessions of what these started."""
+        own = {child.pid for child in self.children if child.returncode is None}
+        everything = {one.pid: one for one in _all_processes()}
+        found: dict[int, _Process] = {}
+
+        def is_own(one: _Process) -> bool:
+            above: _Process | None = one
+            while above is not None and above.pid not in own and above.pid not in found:
+                above = everything.get(above.parent)
+            return above is not None or one.session in own
+
+        for pid, one in everything.items():
+            if is_own(one):
+                found[pid] = one
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    pid: int
+    parent: int
+    session: int
+    seconds: float  # of processor time
+    state: str
 
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:
@@ -138,16 +163,7 @@ def _kill_group(child: subprocess.Popen[bytes]) -> None:
         os.killpg(child.pid, signal.SIGKILL)
 
 
-def _seconds_of(sessions: Iterable[int]) -> dict[int, float]:
-    found = dict.fromkeys(sessions, 0.0)
-    for _, session, seconds, state in _all_processes():
-        if session in found:
-            found[session] += float("inf") if state in _BUSY else seconds
-    return found
-
-
-def _all_processes() -> Iterable[tuple[int, int, float, str]]:
-    """Every process: its number, its session's, its processor time in seconds, its state."""
+def _all_processes() -> Iterator[_Process]:
     if sys.platform == "linux":
         ticks = os.sysconf("SC_CLK_TCK")
         for name in os.listdir("/proc"):
@@ -155,11 +171,14 @@ def _all_processes() -> Iterable[tuple[int, int, float, str]]:
                 with contextlib.suppress(OSError, IndexError, ValueError):
                     text = Path("/proc", name, "stat").read_text(errors="replace")
                     fields = text[text.rindex(")") + 2 :].split()
-                    yield int(name), int(fields[3]), (int(fields[11]) + int(fields[12])) / ticks, fields[0]
+                    spent = (int(fields[11]) + int(fields[12])) / ticks
+                    yield _Process(int(name), int(fields[1]), int(fields[3]), spent, fields[0])
         return
-    shown = subprocess.run(["ps", "-axo", "pid=,pgid=,cputime=,state="], capture_output=True, text=True, check=False)
+    command = ["ps", "-axo", "pid=,ppid=,pgid=,cputime=,state="]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in shown.stdout.splitlines():
         with contextlib.suppress(ValueError):
-            pid, group, spent, state = line.split(None, 3)
-            parts = [float(part) for part in spent.replace("-", ":").split(":")]
-            yield int(pid), int(group), sum(part * 60**at for at, part in enumerate(reversed(parts))), state[:1]
+            pid, parent, group, cpu, state = line.split(None, 4)
+            parts = [float(part) for part in cpu.replace("-", ":").split(":")]
+            spent = sum(part * 60**at for at, part in enumerate(reversed(parts)))
+            yield _Process(int(pid), int(parent), int(group), spent, state[:1])
