@@ -88,7 +88,7 @@ def shard_map_svg(before: ShardMap | None, after: ShardMap | None, title: str) -
     elif before is None:
         shown = [("", shown[0][1])]
     names = max((row_names(shards) for _, shards in shown), key=len)
-    left = PAD + 18 + 7 * max(map(len, [*names, "everyone"]))
+    left = PAD + 18 + 7 * max(map(len, [*names, "more than once"]))
     orders = any(repeats(shards) for _, shards in shown)
     digest = hashlib.sha256(repr((title, shown)).encode("utf-8", "backslashreplace")).hexdigest()[:10]
     mark = f"shards-{digest}"
@@ -222,6 +222,8 @@ def draw_band(
             if grid.numbered:
                 kind = "number on-light" if colour in LIGHT else "number"
                 panel.parts.append(text(x + inner / 2, y + grid.height / 2 + 2, str(stretch[0]), kind))
+            if grid.step > 1:
+                continue  # a ring would cover the cell; the rows below say how many are wrong
             if any(index in wrong and counted.totals[index] > 1 and count[index] for index in stretch):
                 panel.parts.append(cell(x + 1, y + 1, inner - 2, grid.height - 4, "ring"))
         y += grid.height + 1
@@ -232,6 +234,8 @@ def draw_outcome(
     panel: Panel, counted: Tally, grid: Grid, stretches: Sequence[Sequence[int]], left: float, y: float
 ) -> float:
     """The row of all ranks together: read once, padded, twice, never."""
+    if grid.step > 1 and counted.wrong:
+        return draw_parts(panel, counted, grid, stretches, left, y)
     inner = grid.size - (2 if grid.size > 12 else 1)
     height = grid.height - 2
     panel.parts.append(text(PAD, y + grid.height / 2 + 4, "together", "soft"))
@@ -262,6 +266,27 @@ def draw_outcome(
             panel.signs.add("once")
             once.append(place)
     return y + grid.height
+
+
+def draw_parts(
+    panel: Panel, counted: Tally, grid: Grid, stretches: Sequence[Sequence[int]], left: float, y: float
+) -> float:
+    """Of large sets: what part of each stretch is read more than once, and what part never, as bars."""
+    wrong = counted.wrong
+    never = set() if counted.dropping else set(counted.unread)
+    for words, indices in (("more than once", wrong - never), ("never read", never)):
+        if not indices:
+            continue
+        height = grid.height - 2
+        panel.parts.append(text(PAD, y + grid.height / 2 + 4, words, "soft bad"))
+        panel.parts.append(cell(left, y, len(stretches) * grid.size - 1, height, "hole"))
+        for place, stretch in enumerate(stretches):
+            part = sum(1 for index in stretch if index in indices) / len(stretch)
+            if part:
+                bar = max(1.5, round(part * height, 1))
+                panel.parts.append(cell(left + place * grid.size, y + height - bar, grid.size - 1, bar, "extra"))
+        y += grid.height + 3
+    return y
 
 
 # --- the legend ---
