@@ -23,7 +23,9 @@ class Built:
     ``samples`` is the length of the base dataset, through ``Subset`` and the like, ``subset`` the length of what the
     loader reads; ``draws`` is what the sampler yields in all ranks together, ``shard`` its (number of shards, own
     shard). ``batch_size`` is that of a rank's own step. ``manual`` says that the program gave a sampler or batch
-    sampler itself, ``sharder`` which library shards the batches.
+    sampler itself, ``sharder`` which library shards the batches. A stream is ``shuffled`` if it is to be told the
+    epoch. ``subset_digest`` tells the base ids of a subset apart, ``data_digest`` datasets: ranks whose digests differ
+    read other subsets, or hold other data under the same ids. Both are empty where they were not taken.
     """
 
     kind: Kind = "map"
@@ -90,7 +92,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one rank's process ended: ``text`` is its own traceback or the place where it stood."""
+    """How one rank's process ended: ``text`` is its own traceback or the place where it stood.
+
+    ``loader``, ``passes`` (counted from 0) and ``step`` are where it was in its reading; ``loader`` is empty before.
+    """
 
     rank: int
     end: End
