@@ -18,6 +18,7 @@ import faulthandler
 import functools
 import gc
 import importlib
+import importlib.util
 import itertools
 import json
 import mmap
@@ -67,6 +68,10 @@ STAGES = (
     "while the project's code was imported",
 )
 PROGRESS = struct.Struct("iii")  # stage, epoch, step
+KEPT_VARIABLES = (
+    *("ACCELERATE", "CUDA", "FSDP", "GLOO", "HF_", "HOME", "LD_", "LOCAL", "MASTER", "MKL", "OMP", "PATH", "PYTHON"),
+    *("RANK", "TMP", "TOKENIZERS", "TORCH", "USE_", "WORLD"),
+)
 STARVED = 6  # times as long where the machine does not let a rank run
 IMPORTING = 5  # times as long as a rank may take for any other step
 TOGETHER = 24  # recipes whose runs go through the ranks at the same time
@@ -460,6 +465,10 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
         PROGRESS.pack_into(group.progress, rank * PROGRESS.size, *values)
 
     if group.imports is None:
+        # accelerate copies the environment and looks for a dozen of packages whenever an Accelerator is made
+        for name in [name for name in os.environ if not name.startswith(KEPT_VARIABLES)]:
+            del os.environ[name]
+        importlib.util.find_spec = functools.lru_cache(maxsize=None)(importlib.util.find_spec)
         torch.autograd.profiler.record_function = NoRecord  # type: ignore[assignment,misc]
     gc.freeze()
     gc.disable()  # what a program leaves is little, and is looked for now and then
@@ -857,23 +866,31 @@ def observe(
     worlds = recipe["worlds"] or ([nproc, nproc + 1] if recipe["owner"] != "single" else [])
     places = [(world, True) for world in worlds] or [(1, False)]
     rows = [tuple(row.items()) for row in assignments(list(recipe["unknown"]))]
-    seen = dict((yield [Ask(v, *place, PROBE, row) for row in rows for place in places for v in reversed(variants)]))
-    shared: dict[Any, list[Ask]] = {}
-    alone: dict[Any, list[list[Ask]]] = {}
-    for row in rows:
-        sizes: list[int] = []
-        shared[row] = []
-        for place in places:
-            probes = [seen[Ask(v, *place, PROBE, row)]["declared"]["batch_size"] for v in reversed(variants)]
-            mine = sizes_for(next((size for size in probes if size), None), place[0])
-            sizes += [size for size in mine if size not in sizes]
-            if place[1]:
-                shared[row] += [Ask(v, *place, size, row) for size in mine for v in variants]
+    seen = dict((yield [Ask(v, *places[0], PROBE, row) for row in rows for v in reversed(variants)]))
+
+    def batch_of(place: tuple[int, bool], size: int, row: tuple[tuple[str, bool], ...]) -> int | None:
+        built = [seen[Ask(v, *place, size, row)]["declared"]["batch_size"] for v in reversed(variants)]
+        return next((size for size in built if size), None)
+
+    # in more ranks a batch is mostly as large: what is asked at once is asked again only where it is not
+    batches = {(row, place): batch_of(places[0], PROBE, row) for row in rows for place in places}
+    for _ in range(2):
+        sizes = {(row, place): sizes_for(batches[row, place], place[0]) for row in rows for place in places}
+        shared: dict[Any, list[Ask]] = {row: [] for row in rows}
+        alone: dict[Any, list[list[Ask]]] = {}
         # with data-parallel groups, the ranks of one model are what one process is
         single = (worlds[0] // 2, True) if recipe["worlds"] else (1, False)
-        alone[row] = [[Ask(v, single[0], single[1], size, row) for v in variants] for size in sizes]
-    wanted = [ask for row in rows for ask in (*shared[row], *itertools.chain(*alone[row]))]
-    seen.update((yield wanted))
+        for row in rows:
+            for place in places if worlds else ():
+                shared[row] += [Ask(v, *place, size, row) for size in sizes[row, place] for v in variants]
+            every = dict.fromkeys(size for place in places for size in sizes[row, place])
+            alone[row] = [[Ask(v, single[0], single[1], size, row) for v in variants] for size in every]
+        wanted = [ask for row in rows for ask in (*shared[row], *itertools.chain(*alone[row])) if ask not in seen]
+        seen.update((yield wanted))
+        found = {(row, place): batch_of(place, sizes[row, place][0], row) for row, place in batches if worlds}
+        if all(size in (None, batches[where]) for where, size in found.items()) or not wanted:
+            break
+        batches.update({where: size for where, size in found.items() if size})
     again: list[Ask] = []
     for pair in (pair for row in rows for pair in alone[row]):
         failed = [any(r["error"] or r["stopped"] for r in seen[ask]["ranks"]) for ask in pair]
