@@ -97,3 +97,21 @@ def test_sizes_from_nothing_to_very_large_stay_in_the_picture() -> None:
 def test_a_frozen_epoch_is_told() -> None:
     shards = ShardMap(2, 4, (((3, 1),), ((0, 2),)), (0, 1, 2, 3), orders=((3, 1), (3, 1)))
     assert "rank 0, epoch 1: 3 1 .. (again)" in words(shard_map_svg(None, shards, ""))
+
+
+def test_a_large_set_says_what_part_is_read_twice_or_never() -> None:
+    size = 4000
+    quarter, half = tuple(range(0, size, 4)), tuple(range(size // 2))
+    picture = shard_map_svg(None, ShardMap(2, size, ((quarter,), (half,)), tuple(range(size))), "")
+    assert [word for word in words(picture) if word in ("together", "more than once", "never read")] == [
+        "more than once",
+        "never read",
+    ]
+    assert cells(picture, "ring") == 0
+    bars = [element for element in ET.fromstring(picture).iter(f"{SVG}rect") if element.get("class") == "extra"]
+    heights = [float(bar.get("height", 0)) for bar in bars]
+    assert min(heights) >= 1.5
+    assert max(heights) < 16  # three quarters of a stretch of the second half are never read
+    assert 140 <= len(bars) <= 150  # a bar for each of the stretches: the first half is read twice, the second missed
+    fine = shard_map_svg(None, ShardMap(1, size, ((tuple(range(size)),),), tuple(range(size))), "")
+    assert "together" in words(fine)

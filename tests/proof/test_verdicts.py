@@ -301,6 +301,7 @@ def test_the_reason_names_ranks_and_the_first_samples() -> None:
         "set_epoch reached rank 0 only, in pass 1 rank 1's sampler is at epoch 0, not 1: sample "
     )
     assert said["frozen-epoch"].startswith("epoch 1 repeats epoch 0's order: rank 0 reads [")
+    assert said["frozen-epoch"].endswith("] in both")
     assert said["unsynced-rng"].startswith("the ranks drew from different permutations, Ours's random state differs: ")
     assert said["per-rank-subset"].startswith(
         "the ranks hold different subsets of the 21 samples, drawn with per-rank "
