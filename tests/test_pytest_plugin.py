@@ -145,7 +145,7 @@ def test_a_failure_shows_the_users_line_the_cause_and_the_map(run: subprocess.Co
     assert ">       assert_sharded(make, sharded=False)  # the line that is to blame" in block
     assert "AssertionError: make is refuted: unsharded" in block
     assert "2 ranks: every rank reads all 10 samples" in block
-    assert "to do: give it a DistributedSampler, or hand it to accelerator.prepare()" in block
+    assert "to do: give it a DistributedSampler" in block
     assert "rank 0 | 0 1 2 3 4 5 6 7 8 9" in block
     assert "rank 1 | 0 1 2 3 4 5 6 7 8 9" in block
     assert "pytest_plugin.py" not in block

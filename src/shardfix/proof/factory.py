@@ -220,7 +220,7 @@ def _ended(name: str, attempt: Mapping[str, Any], loaders: tuple[Observed, ...])
     if out_of_time and all(rank["end"] in ("stopped", "returned") for rank in ranks):
         stood = [f"rank {rank['rank']} stood {rank['text']}" for rank in out_of_time]
         reasons = (
-            "the time was over before the ranks were done: allow more (timeout), or see where they stood",
+            "the time was over before the ranks were done: allow more, or see where they stood",
             *stood,
         )
         return Proof(name, "unproven", reasons, conditions)

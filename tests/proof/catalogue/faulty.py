@@ -490,7 +490,8 @@ def fabric_batch_sampler() -> Any:
 
 @fault("unsynced-rng", "overlap", "missing", "per-rank-seed", launch="fabric")
 def fabric_global_random_state() -> Any:
-    return by_fabric(DataLoader(TensorDataset(torch.arange(40)), 4, sampler=Pairs(40)))
+    sampler = Listed(lambda _: torch.randperm(40).tolist())
+    return by_fabric(DataLoader(TensorDataset(torch.arange(40)), 4, sampler=sampler))
 
 
 @fault("sharded-twice", "missing", launch="fabric")
