@@ -242,7 +242,7 @@ for batch in look:
     pass
 train = accelerator.prepare(DataLoader(data, 2, num_workers=1))  # train
 test = accelerator.prepare(DataLoader(data, 4))  # test
-print("begin")
+print("begin", len(train), len(test), len(look))
 for epoch in range(1000):
     for batch in train:
         accelerator.gather(batch)
@@ -258,7 +258,7 @@ def test_a_run_stops_on_every_rank_once_the_loaders_were_read_as_often_as_asked(
 ) -> None:
     done = run(tmp_path, monkeypatch, LOOPS, epochs=2, batches=2)
     assert [one.end for one in done.watched.endings] == ["stopped"] * 2
-    assert done.output[0].splitlines() == ["begin", "epoch 0 True", "epoch 1 True"]
+    assert done.output[0].splitlines() == ["begin 2 2 1", "epoch 0 True", "epoch 1 True"]
     train = loader(done.watched, line_of(LOOPS, "# train"))
     assert steps(train) == [[[[0, 1], [4, 5]]] * 2, [[[2, 3], [6, 7]]] * 2]
     assert [one.complete for one in train.readers[0].passes] == [False, False]

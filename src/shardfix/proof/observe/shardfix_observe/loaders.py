@@ -125,9 +125,25 @@ def watch_dataloader(module: Any, recorder: Recorder) -> None:
 
     loader_class.__init__ = made
     loader_class.__iter__ = begin
+    cut_length(loader_class, recorder)
     for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"):
         _take_ids_off(getattr(module, name))
     _watch_steps(module._BaseDataLoaderIter, recorder)
+
+
+def cut_length(sized_class: Any, recorder: Recorder) -> None:
+    """A loader whose passes end early is as short: programs count its steps."""
+    measure = sized_class.__dict__.get("__len__")
+    if measure is None or not recorder.options.batches:
+        return
+
+    @functools.wraps(measure)
+    def length(self: Any) -> int:
+        with recorder.whole():
+            found = measure(self)
+        return recorder.cut_length(found)
+
+    sized_class.__len__ = length
 
 
 def _take_ids_off(iterator_class: Any) -> None:

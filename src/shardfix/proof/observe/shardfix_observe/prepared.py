@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import Any
 
-from .loaders import watch_iteration
+from .loaders import cut_length, watch_iteration
 from .recorder import Recorder
 
 
@@ -19,6 +19,7 @@ def watch_accelerate(module: Any, recorder: Recorder) -> None:
         wrapper = getattr(module, name, None)
         if wrapper is not None and "__iter__" in wrapper.__dict__:
             watch_iteration(wrapper, recorder, ends=True)
+            cut_length(wrapper, recorder)
 
 
 def watch_lightning(module: Any, recorder: Recorder) -> None:

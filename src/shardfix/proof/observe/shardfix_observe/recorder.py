@@ -289,6 +289,21 @@ class Recorder:
             record.read += 1
             record.before, record.begun_at = record.begun_at, one.clock
 
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """The lengths of loaders are asked for in here as they are, not as they are cut."""
+        before = getattr(self._local, "whole", False)
+        self._local.whole = True
+        try:
+            yield
+        finally:
+            self._local.whole = before
+
+    def cut_length(self, length: int) -> int:
+        """What a loader that ends early says of its length."""
+        batches = self.options.batches
+        return min(length, batches) if batches and not getattr(self._local, "whole", False) else length
+
     def start_with(self, one: Pass, loader: Any) -> None:
         """The first step of a pass is asked for: say what the loader is now, and that its pass begins."""
         self._start(one, loader)
@@ -307,7 +322,9 @@ class Recorder:
         self._describe(record, inner, one)
         one.epoch = _epoch_of(inner, one.wrapper)
         # some loops count the steps and never ask for the one after the last
-        one.length = length_of(one.wrapper) if inner._dataset_kind == 0 and not one.cut else None
+        if inner._dataset_kind == 0 and not one.cut:
+            with self.whole():
+                one.length = length_of(one.wrapper)
         self.emit("pass", id=record.number, **{"pass": one.number}, epoch=one.epoch, skip=one.skip, length=one.length)
 
     def _describe(self, record: Loader, loader: Any, one: Pass) -> None:
