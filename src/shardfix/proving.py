@@ -30,7 +30,9 @@ _EXPECTED = {
     "SHD304": "unsharded",
     "SHD401": "frozen-epoch",
     "SHD402": "raises",
+    "SHD305": "unsharded",
     "SHD501": "shuffled-eval",
+    "SHD506": "shuffled-eval",
 }
 # Changes that put a metric together from all ranks: it is run too.
 _METRICS = ("SHD305", "SHD506")
@@ -108,15 +110,11 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
     proofs: list[Proof] = []
     run: dict[str, Site] = {}
     for location, site in plan.sites.items():
-        if site.kind != "torch" and not (root and site.kind == "subclass"):
-            own = site.kind == "subclass"
-            why = "a loader class of the project's own, which is not imported" if own else "not a torch DataLoader"
-            proofs.append(_unproven(location, why, stronger(site, project=own) if own else ""))
+        ours = site.owner in ("accelerate", "ddp", "hf-trainer")
+        if site.kind != "torch" and not (ours and site.kind == "subclass"):
+            proofs.append(_unproven(location, "not a torch DataLoader"))
             continue
-        groups = (
-            site.owner == "mesh" and isinstance(found := recipe(None, site, kind="stands"), Recipe) and found.worlds
-        )
-        if site.owner not in ("accelerate", "ddp", "hf-trainer") and not groups:
+        if not ours and not _shows_groups(site):
             why = {
                 "single": "one process reads everything; there is nothing to shard",
                 "unknown": f"its owner is not shown: {site.ownership.missing}",
@@ -183,7 +181,11 @@ def _recipe_of(change: Change, before: Site, after: Site, root: str) -> Recipe |
     if code == "SHD505":
         return Unproven("one rank alone reads it: there are no shares to compare", before.location)
     swallowed = code == "SHD402" and any(_in_try(before, told.call) for told in before.told)
-    kind: Kind = "redundant" if code in _REDUNDANT or swallowed else "fault"
+    shuffles = any(a.kind == "distributed" and a.constant("shuffle") is not False for a in before.arms)
+    as_it_was = code == "SHD507" or (
+        code == "SHD506" and not shuffles
+    )  # what is made of the loader's batches was wrong
+    kind: Kind = "redundant" if code in _REDUNDANT or swallowed or as_it_was else "fault"
     feeds = _feeds_metric(after) and code == "SHD302"
     expect = _EXPECTED.get(code, "")
     return recipe(before, after, kind=kind, expect=expect, feeds_metric=feeds, padding_removed=_exact(after), root=root)

@@ -55,7 +55,8 @@ class Verifier:
 
     ``python`` is the interpreter whose torch and accelerate are used (default: this one). ``nproc`` ranks are
     started, and ``nproc + 1`` as well, so that padding is exercised. ``timeout`` bounds each call of ``prove``, in
-    seconds; what is not reached by then is unproven. ``env``: more variables for the interpreter's environment.
+    seconds; what is not reached by then is unproven. ``patience`` is how many seconds a rank may take for one step
+    before it counts as hanging. ``env``: more variables for the interpreter's environment.
 
     Raises VerifierError: from ``prove``, when the interpreter can't be started or has no torch.
     """
@@ -66,6 +67,7 @@ class Verifier:
         python: str | None = None,
         nproc: int = 2,
         timeout: float = 120.0,
+        patience: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         if nproc < 2:
@@ -75,6 +77,7 @@ class Verifier:
         self.python = os.path.abspath(python) if os.path.dirname(python) else python
         self.nproc = nproc
         self.timeout = timeout
+        self.patience = max(1.0, min(8.0, timeout / 8)) if patience is None else patience
         self.env = env or {}
         self.torch = ""
         self._worker: subprocess.Popen[bytes] | None = None
@@ -228,7 +231,7 @@ class Verifier:
     def _write(self, job: Mapping[str, Any]) -> None:
         assert self._worker is not None
         assert self._worker.stdin is not None
-        job = {**job, "patience": max(1.0, min(8.0, self.timeout / 8)), "watch_stdin": True}
+        job = {**job, "patience": self.patience, "watch_stdin": True}
         with contextlib.suppress(BrokenPipeError):  # the results pipe says why
             self._worker.stdin.write(json.dumps(job).encode() + b"\n")
             self._worker.stdin.flush()
@@ -300,8 +303,13 @@ def by_groups(observation: Observation) -> Observation | None:
 
 
 def prove(
-    recipes: Sequence[Recipe], *, python: str | None = None, nproc: int = 2, timeout: float = 120.0
+    recipes: Sequence[Recipe],
+    *,
+    python: str | None = None,
+    nproc: int = 2,
+    timeout: float = 120.0,
+    patience: float | None = None,
 ) -> list[Proof]:
     """Prove all recipes in one launch of ``python`` (default: this interpreter). See Verifier."""
-    with Verifier(python=python, nproc=nproc, timeout=timeout) as verifier:
+    with Verifier(python=python, nproc=nproc, timeout=timeout, patience=patience) as verifier:
         return verifier.prove(recipes)
