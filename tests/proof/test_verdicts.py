@@ -741,6 +741,11 @@ def test_an_evaluation_whose_sampler_shuffles_is_refuted_and_a_training_is_not()
     assert judged(case, role="train").verdict == "proven"
 
 
+def test_a_set_below_the_batch_is_gone_round_more_than_once_and_stays_in_order() -> None:
+    proof = judged(prepared(8, 2, 64), role="eval", padding_removed=True)
+    assert (proof.verdict, proof.cause) == ("proven", "")
+
+
 def test_a_loader_that_no_longer_shuffles_or_that_a_framework_shuffles_is_refuted() -> None:
     own = plainly(40, 4, shuffle=True)
     assert judge_observed(ddp_case(40, 2).observed(alone=own)).cause == "unshuffled"

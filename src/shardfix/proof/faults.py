@@ -276,10 +276,12 @@ def order_faults(run: Observation, reference: Reference) -> Iterable[Fault]:
     position = {index: place for place, index in enumerate(reference.order)}
     if len(position) != len(reference.order):
         return  # a sample that is there twice has no one place
-    wraps = 1 if quota(reference, run.declared, run.world, per_rank_batch(run)).padding else 0
+    padded = quota(reference, run.declared, run.world, per_rank_batch(run)).padding > 0
     for rank, of_rank in enumerate(reads):
         for epoch, read in enumerate(of_rank):
             places = [position[index] for index in read if index in position]
+            # a set below the batch is gone round more than once
+            wraps = 1 + len(places) // max(1, len(position)) if padded else 0
             if sum(two < one for one, two in pairwise(places)) > wraps:
                 text = f"rank {rank} reads {some(read)}{in_epoch(epoch)}, out of order"
                 yield Fault("shuffled-eval", "epochs", text)
