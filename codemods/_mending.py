@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.spelling import below_imports
+from shardfix.analysis.metrics.collation import gives_lists
 from shardfix.analysis.metrics.model import Accumulator, Metric
+from shardfix.analysis.metrics.summing import not_summed
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.sites import Site
@@ -42,7 +44,7 @@ class Mended:
     evidence: tuple[Evidence, ...]
 
 
-def mended(site: Site, *, reduce: bool = True) -> Mended | Hindrance:
+def mended(site: Site) -> Mended | Hindrance:
     """How the metric of every loop over a loader is put together from the ranks' parts."""
     if site.role != "eval":
         return Hindrance("it is not seen to evaluate", site.module.evidence(site.call))
@@ -53,7 +55,7 @@ def mended(site: Site, *, reduce: bool = True) -> Mended | Hindrance:
     edits: list[Edit] = []
     inexact: list[str] = []
     evidence: list[Evidence] = []
-    examples = _gives_lists(site)
+    examples = gives_lists(site.module, site.arguments.value("collate_fn"))
     for use in site.flow.of("iterate"):
         module = site.module.home(use.node)
         metric = understand(site.module, use, site.flow, examples=examples)
@@ -68,6 +70,12 @@ def mended(site: Site, *, reduce: bool = True) -> Mended | Hindrance:
         if metric.loop in loops:
             continue
         loops.append(metric.loop)
+        if site.evaluation.reduction is not None:
+            open_ = not_summed(module, metric) if metric.accumulators else None
+            if open_ is not None:
+                return Hindrance(open_.why, module.evidence(open_.node))
+            evidence += [module.evidence(a.write) for a in metric.accumulators]
+            continue
         behind = _behind(module, metric)
         if isinstance(behind, Hindrance):
             return behind
@@ -77,7 +85,7 @@ def mended(site: Site, *, reduce: bool = True) -> Mended | Hindrance:
         evidence += [module.evidence(a.write) for a in metric.accumulators]
     if not loops:
         return Hindrance("no loop over it is seen", site.module.evidence(site.call))
-    if not edits:
+    if not edits and not evidence:
         return Hindrance("nothing that the loop gathers is seen", site.module.evidence(loops[0]))
     return Mended(tuple(loops), tuple(edits), tuple(inexact), tuple(evidence))
 
@@ -155,25 +163,6 @@ def _loader(site: Site) -> Hindrance | None:
         for use in site.sampler_flow(arm).of("length"):
             return Hindrance("the sampler's length becomes that of one rank's part", module.evidence(use.node))
     return None
-
-
-def _gives_lists(site: Site) -> bool:
-    """Whether batches are lists of samples: ``collate_fn`` gives back what it is given."""
-    collate = site.arguments.value("collate_fn")
-    if collate is None:
-        return False
-    if isinstance(collate, ast.Lambda):
-        arguments = collate.args.args
-        return len(arguments) == 1 and isinstance(collate.body, ast.Name) and collate.body.id == arguments[0].arg
-    made = [d.node for d in site.module.bindings.reaching(collate) if d.kind == "function"]
-    if len(made) != 1 or not isinstance(made[0], ast.FunctionDef):
-        return False
-    function = made[0]
-    body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    if len(body) != 1 or not isinstance(body[0], ast.Return) or len(function.args.args) != 1:
-        return False
-    given = body[0].value
-    return isinstance(given, ast.Name) and given.id == function.args.args[0].arg
 
 
 # -- behind the loop ------------------------------------------------------------------------------------------

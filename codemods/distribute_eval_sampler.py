@@ -170,12 +170,13 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         return None  # nothing is repeated; up to W-1 samples are left out
     if site.answered("metric", "exact"):
         return None
+    why, where = hindrance(site)
     return Finding(
         "SHD502",
         site.location,
         "up to W-1 samples are counted twice in the reduced metric: the sampler repeats samples so that the ranks "
-        "are even",
-        (evidence, *_reduction(site)),
+        "are even" + (f"; they are not left out, because {why}" if why else ""),
+        (evidence, *_reduction(site), *where),
         "lay the gathered results in turn and cut them at len(dataset), or place them by index",
     )
 

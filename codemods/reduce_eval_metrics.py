@@ -18,12 +18,12 @@ from shardfix.rewrite.edits import Edit
 
 
 def _open(site: Site) -> bool:
-    """Whether a loader is one of an evaluation that all ranks run and that nothing reduces."""
+    """Whether a loader is one of an evaluation that all ranks run, and whose metric is not that of one process yet."""
     if site.kind != "torch" or site.arguments.opaque or site.owner != "ddp" or site.role != "eval":
         return False
     found = site.evaluation
     one = found.guard is not None or found.sometimes is not None
-    if one or site.batch_arms or not found.functions or found.reduction is not None or found.exact is not None:
+    if one or site.batch_arms or not found.functions or found.exact is not None:
         return False
     if found.positional is not None or found.gathers is not None or site.answers.metric is not None:
         return False
@@ -108,13 +108,19 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         "reduce_eval_metrics",
         ("SHD506",) if all(sharded) else ("SHD305",),
         "unsafe" if inexact else "safe",
-        "put the metric together from all ranks" if all(sharded) else "evaluate each sample on one rank and reduce",
+        _title(all(sharded), summed=not any(metric.edits for metric in metrics)),
         tuple(dict.fromkeys(edits)),
         reason=_reason(inexact),
         consequences=consequences,
         evidence=(*first.owner_evidence, *(e for metric in metrics for e in metric.evidence)),
         also=tuple(site.location for site in group[1:]),
     )
+
+
+def _title(sharded: bool, *, summed: bool) -> str:
+    if sharded:
+        return "leave the padding out of the metric" if summed else "put the metric together from all ranks"
+    return "evaluate each sample on one rank" if summed else "evaluate each sample on one rank and reduce"
 
 
 def _reason(inexact: Sequence[str]) -> str:

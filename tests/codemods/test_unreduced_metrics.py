@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plans import planned
+from plans import codes, edited, planned
 
 from shardfix.analysis.model import Options
 
@@ -157,3 +157,49 @@ def test_a_value_that_would_not_be_that_of_one_process(added: str, why: str) -> 
     (change,) = planned(text, Options(sanitizer="off", unsafe=True)).changes
     assert (change.tier, change.codes) == ("unsafe", ("SHD305",))
     assert why in change.reason
+
+
+SUMS = (
+    "import torch\nimport torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n"
+    "dist.init_process_group()\n{}\ncorrect = torch.zeros(1)\ntotal = torch.zeros(1)\nwith torch.no_grad():\n"
+    "    for x, y in val_loader:\n        correct += (model(x).argmax(1) == y).sum()\n        total += len(y)\n"
+)
+EACH = "dist.all_reduce(correct)\ndist.all_reduce(total, op=dist.ReduceOp.SUM)\nprint(correct / total)\n"
+BOTH = (
+    "both = torch.stack([correct, total]).cuda()\nif dist.is_initialized():\n    dist.all_reduce(both)\nprint(both)\n"
+)
+PLAIN = "val_loader = DataLoader(val_set, batch_size=4)"
+SHARDED = "val_loader = DataLoader(val_set, batch_size=4, sampler=DistributedSampler(val_set, shuffle=False))"
+
+
+@pytest.mark.parametrize("behind", [EACH, BOTH], ids=["each sum", "both in one tensor"])
+@pytest.mark.parametrize(("loader", "code"), [(PLAIN, "SHD305"), (SHARDED, "SHD506")], ids=["whole", "sharded"])
+def test_where_the_program_sums_by_itself_only_the_padding_is_left_out(behind: str, loader: str, code: str) -> None:
+    text = SUMS.format(loader) + behind
+
+    (change,) = planned(text).changes
+
+    assert (change.codes, change.tier) == ((code,), "safe")
+    after = edited(text)
+    assert after.count("unpadded(") == 1
+    assert "reduced" not in after
+    assert codes(after) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("behind", "why"),
+    [
+        pytest.param("print(total)\n" + EACH, "line 12 is not understood: `total` is read before", id="read before"),
+        pytest.param(EACH.replace("SUM", "MAX"), "`total` is read before it is summed", id="the largest part"),
+        pytest.param(
+            EACH.replace("correct / total", "correct / len(val_loader)"), "number of batches", id="by batches"
+        ),
+        pytest.param(EACH + "print(correct / dist.get_world_size())\n", "number of processes", id="by processes"),
+        pytest.param("if ready:\n    dist.all_reduce(correct)\nprint(correct)\n", "`correct` is read", id="sometimes"),
+    ],
+)
+def test_where_the_program_reduces_otherwise_the_padding_stays_a_fault(behind: str, why: str) -> None:
+    for loader, code in ((PLAIN, "SHD906"), (SHARDED, "SHD502")):
+        (report,) = planned(SUMS.format(loader) + behind).reports
+        assert [f.code for f in report.findings] == [code]
+        assert why in report.why
