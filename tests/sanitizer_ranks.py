@@ -178,6 +178,9 @@ COLUMNS: dict[str, dict[str, Any] | None] = {
 EVERY, SIZE = 72, 6  # a multiple of 2 and of 3 ranks times the batch size, as is half of it: nothing is padded
 
 
+ODD = range(1, EVERY, 2)
+
+
 class Many(Numbers):
     def __len__(self) -> int:
         return EVERY
@@ -295,7 +298,7 @@ def samplers() -> dict[str, DataLoader[int]]:
         "Distributed of half": made(sampler=DistributedSampler(range(36), num_replicas=WORLD, rank=RANK)),
         "Random of half": made(sampler=RandomSampler(range(36))),
         "Distributed too many": made(sampler=distributed(2 * WORLD)),
-        "SubsetRandom": made(sampler=SubsetRandomSampler(range(36))),
+        "SubsetRandom": made(sampler=SubsetRandomSampler(ODD)),
         "Weighted": made(sampler=WeightedRandomSampler([1.0] * EVERY, EVERY)),
         "replacement": made(sampler=RandomSampler(many, replacement=True, num_samples=36)),
         "Batch(Sequential)": batches(SequentialSampler(many)),
@@ -423,7 +426,7 @@ def followed(todo: str, given: Any, accelerator: Any) -> Any:
         "loader": given,
         "sampler": given.sampler,
         "self": SimpleNamespace(accelerator=accelerator),
-        "indices": range(36),
+        "indices": ODD,
     }
 
     def code(pattern: str) -> Any:
