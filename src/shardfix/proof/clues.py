@@ -53,7 +53,7 @@ def explain(fault: Fault, run: Observation, clues: Clues) -> Fault:
     code, why = why_so(fault, run, clues)
     if not code:
         return fault
-    return Fault(code, fault.condition, f"{why}: {without_its_cause(fault)}" if why else fault.text)
+    return Fault(code, fault.condition, f"{why}: {without_its_cause(fault)}")
 
 
 def without_its_cause(fault: Fault) -> str:
