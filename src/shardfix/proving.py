@@ -138,11 +138,22 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
 
 
 def _run(recipes: Sequence[Recipe], sites: Mapping[str, Site], verifier: Verifier) -> list[Proof]:
-    """The proofs of recipes; one that is unproven by an error says what would be stronger."""
-    return [
-        replace(p, stronger=stronger(sites[p.site], project=False)) if p.verdict == "unproven" and not p.padded else p
-        for p in verifier.prove(recipes)
-    ]
+    """The proofs of recipes; one that is unproven says what would be stronger."""
+    found: list[Proof] = []
+    for proof, made in zip(verifier.prove(recipes) if recipes else [], recipes, strict=True):
+        site = sites[proof.site]
+        if proof.cause == "unsharded" and made.kind == "stands" and site.role == "unknown" and not _sampled(site):
+            why = f"{proof.reasons[0]}; whether that is meant is not shown, since nothing shows what it is for"
+            proof = replace(proof, verdict="unproven", cause="", reasons=(why,))
+        if proof.verdict == "unproven" and not proof.padded:
+            proof = replace(proof, stronger=stronger(site, project=False))
+        found.append(proof)
+    return found
+
+
+def _sampled(site: Site) -> bool:
+    """Whether a loader is given a sampler, so that the order or the share is meant."""
+    return any(site.arguments.value(name) is not None for name in ("sampler", "batch_sampler"))
 
 
 def _shows_groups(site: Site) -> bool:

@@ -721,6 +721,20 @@ LIVE = {
         "refuted",
         "2 ranks, 24 samples: epoch 1 repeats epoch 0's order",
     ),
+    "a tail that ranks leave out for another loader": (
+        "s = DistributedSampler(ds, shuffle=False, drop_last=True) if dist.is_initialized() else None\n"
+        "loader = DataLoader(ds, batch_size=4, sampler=s)" + PASS,
+        "proven",
+        "2 and 3 ranks read no sample twice an epoch",
+    ),
+    "an evaluation that only one process shuffles": (
+        "def evaluate(model):\n    model.eval()\n"
+        "    s = DistributedSampler(ds, shuffle=False) if dist.is_initialized() else None\n"
+        "    loader = DataLoader(ds, batch_size=4, sampler=s, shuffle=s is None)\n"
+        "    with torch.no_grad():\n        for batch in loader:\n            model(batch)\nevaluate(net)\n",
+        "proven",
+        "2 and 3 ranks read every sample once an epoch",
+    ),
     "one of two functions tells the epoch of the loop's head": (
         "def train(start):\n    s = DistributedSampler(ds)\n    loader = DataLoader(ds, batch_size=4, sampler=s)\n"
         "    for epoch in range(start, 9):\n        s.set_epoch(epoch)\n        for batch in loader: pass\ntrain(5)\n",

@@ -147,6 +147,8 @@ class Datasets:
         It stands for one dataset that is the same on every rank: one that is cut by rank, or drawn by each rank for
         itself, has none.
         """
+        if isinstance(node, (ast.List, ast.Tuple)) and not node.elts:
+            raise self.slicer.stopped("the dataset is empty: there is nothing to read", node)
         cut = cut_in(self.slicer.module, node)
         if cut is not None:
             where = self.slicer.module.location(cut[1])

@@ -138,16 +138,23 @@ def _reference(recipe: Recipe, runs: Runs, setting: Setting) -> Reference:
         order = tuple(sorted(epochs[0]))
     if drop_last and not shuffled and len(order) < draws and order == tuple(range(len(order))):
         order = tuple(range(draws))  # one process leaves out another tail than the ranks do
+    sampler_drop_last, exact = policy.sampler_drop_last, same_samples and not drop_last
+    said = next((run.declared for (_, of), run in runs.shared.items() if of == setting), None)
+    if recipe.kind == "stands" and said is not None:  # what is given to ranks only is no fault by itself
+        exact = exact and (sampler_drop_last or not said.sampler_drop_last)
+        sampler_drop_last = sampler_drop_last or said.sampler_drop_last
+        if shuffled and said.shuffled is False and recipe.role != "train":
+            shuffled, order = False, tuple(sorted(epochs[0]))
     return Reference(
         epochs=epochs,
         steps=len(alone.ranks[0].epochs[0]),
         draws=draws,
         shuffled=shuffled,
         order=order,
-        exact=same_samples and not drop_last,
+        exact=exact,
         replacement=policy.replacement,
         drop_last=drop_last,
-        sampler_drop_last=policy.sampler_drop_last,
+        sampler_drop_last=sampler_drop_last,
         distinct=draws if drop_last and not policy.replacement and (same_samples or draws == setting[1]) else None,
     )
 
