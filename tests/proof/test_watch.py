@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import shardfix.proof
 from shardfix.proof.observed import Observed, Watched
 from shardfix.proof.watch import Program, Run, watch
 
@@ -321,3 +322,10 @@ def test_a_script_that_starts_its_own_ranks_is_told_how_it_is_run(
     done = run(tmp_path, monkeypatch, ON_CUDA)
     place = line_of(ON_CUDA, "mp.spawn")
     assert f"the script starts ranks of its own ({place}); run it with --launch self" in done.notes
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(shardfix.proof.__file__).parent / "observe").rglob("*.py")), ids=lambda path: path.name
+)
+def test_what_goes_into_the_users_python_is_read_by_python_3_8(path: Path) -> None:
+    ast.parse(path.read_text("utf-8"), feature_version=(3, 8))

@@ -54,7 +54,6 @@ def change_torch(torch: Any, devices: int) -> None:
     _change_constructors(torch, to_cpu)
     _change_cuda(torch, devices)
     _change_amp(torch)
-    torch.backends.cuda.enable_flash_sdp(False)  # tensors that are sharded know the plain attention only
 
 
 def _to_cpu(torch: Any, value: Any) -> Any:
