@@ -1,4 +1,4 @@
-"""Loaders that Lightning, Fabric and transformers' Trainer read are seen under the line that the program made them at."""
+"""Loaders that Lightning, Fabric and transformers' Trainer read go by the line at which the program made them."""
 
 from __future__ import annotations
 
