@@ -19,7 +19,7 @@ from shardfix.proof.stop import Stop
 _COLLECTIVE = ("reduced", "in_order")
 _BUILTINS = frozenset(
     {
-        *("len", "sum", "max", "min", "round", "int", "float", "abs", "bool", "str", "range", "sorted", "enumerate"),
+        *("len", "sum", "max", "min", "round", "int", "float", "abs", "bool", "range", "sorted", "enumerate"),
         *("list", "tuple", "zip", "set", "dict"),
     }
 )
@@ -334,6 +334,8 @@ class Afterwards:
             return self._call(node, depth)
         if isinstance(node, ast.Attribute):
             return self._attribute(node, depth)
+        if isinstance(node, ast.Subscript) and _root(node) in self.local:
+            return self._made_of(node)  # a row is a number here, whatever the program keeps in it
         if isinstance(node, ast.Subscript) and self.follows(node.value):
             key = node.slice if isinstance(node.slice, ast.Slice) else self.value(node.slice, depth + 1)
             return ast.Subscript(self.value(node.value, depth + 1), key, ast.Load())
@@ -414,7 +416,7 @@ class Afterwards:
         if receiver is not None and self.follows(receiver):
             if function in _MOVES:
                 return self.value(receiver, depth + 1)
-            if function in _METHODS:
+            if function in _METHODS and _root(receiver) not in self.local:
                 method = ast.Attribute(self.value(receiver, depth + 1), function, ast.Load())
                 return self._kept_call(method, node, depth)
             if function == "format":

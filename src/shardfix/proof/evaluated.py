@@ -74,6 +74,7 @@ class _Loop:
     stand_ins: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.loose = False  # whether what is added need not be a sum, as is told elsewhere
         self.values = Values(self.module, self.loop, self.loop, examples=self.examples)
         self.after = Afterwards(self.module, self.loaders, self.dataset, self.stand_ins)
         gathering = Gathering(self.module, self.loop, self.values)
@@ -102,7 +103,12 @@ class _Loop:
         run: list[ast.stmt] = [ast.For(step, batches, body or [ast.Pass()], [])]
         for block, at in self._following():
             for statement in block[at + 1 :]:
+                if self._begins_anew(statement):
+                    break
                 run += self.after.statement(statement)
+            else:
+                continue
+            break
         for accumulator in dict.fromkeys(w.name for w in self.writes):
             drifts = accumulator in self.after.weighted
             run += self.after.keep(accumulator, name(self.after.tracked[accumulator]), drifts)
@@ -135,6 +141,8 @@ class _Loop:
             meter = write.meter
             self.after.meters[write.name] = meter
             self.stand_ins[text_of(value)] = "a meter that adds up a sum and a count"
+            if meter.held_in:
+                return call(name("LOGGER"), ast.Constant(meter.held_in))
             attributes = (meter.sum, meter.count, meter.average)
             return call(name("METER"), *(ast.Constant(attribute) for attribute in attributes))
         return self.after.first(value)
@@ -164,11 +172,22 @@ class _Loop:
                 return found
             statement = outer
 
+    def _begins_anew(self, statement: ast.stmt) -> bool:
+        """Whether a statement gives the loader's name another value, or goes over it again: another evaluation."""
+        for n in ast.walk(statement):
+            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store):
+                if ast.unparse(n) in self.loaders:
+                    return True
+            if isinstance(n, ast.For) and any(ast.unparse(i) in self.loaders for i in ast.walk(n.iter) if _is_named(i)):
+                return not any(isinstance(i, ast.Call) and last_name(i.func) == "len" for i in ast.walk(n.iter))
+        return False
+
     # -- in the loop -----------------------------------------------------------------------------------------
 
     def _added(self, write: Write) -> list[ast.stmt]:
         """What one statement adds, by stand-ins."""
         s = write.statement
+        self.loose = write.kind == "opaque" or bool(write.why)
         tests = self._tests(s)
         sample = any(isinstance(t, ast.For) for t in tests)
         variable = self.after.tracked[write.name]
@@ -179,7 +198,10 @@ class _Loop:
         elif isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Attribute):
             parts = [self.part(a, sample) for a in s.value.args]
             keywords = [ast.keyword(k.arg, self.part(k.value, sample)) for k in s.value.keywords]
-            if write.meter is not None:
+            if write.meter is not None and write.meter.held_in:
+                receiver = self._held(write, s.value.func.value)
+                made = [ast.Expr(ast.Call(ast.Attribute(receiver, "update", ast.Load()), parts, keywords))]
+            elif write.meter is not None:
                 order = {write.meter.value: 0, write.meter.weight: 1}
                 parts += [k.value for k in sorted(keywords, key=lambda k: order.get(k.arg or "", 0))]
                 made = [ast.Expr(call(ast.Attribute(name(variable), "update", ast.Load()), *parts))]
@@ -197,6 +219,17 @@ class _Loop:
                 chosen = call(name("OF"), ast.Constant(ast.unparse(test)), name("SAMPLE"))
                 made = [ast.If(ast.BinOp(chosen, ast.Mod(), ast.Constant(2)), made, [])]
         return made
+
+    def _held(self, write: Write, receiver: ast.expr) -> ast.expr:
+        """``logger`` or ``logger.meters["acc1"]``, by the variable of the logger."""
+        variable = name(self.after.tracked[write.name])
+        if ast.unparse(receiver) == write.name:
+            return variable
+        if isinstance(receiver, ast.Subscript) and isinstance(receiver.value, ast.Attribute):
+            base, key = receiver.value, receiver.slice
+            if ast.unparse(base.value) == write.name and isinstance(key, ast.Constant):
+                return ast.Subscript(ast.Attribute(variable, base.attr, ast.Load()), key, ast.Load())
+        raise self.stop(f"which average of `{write.name}` is told is not followed", write.statement)
 
     def _tests(self, statement: ast.stmt) -> list[ast.For | ast.expr]:
         """The loop over samples around a statement and the conditions in that, from within outwards."""
@@ -289,6 +322,9 @@ class _Loop:
         if kind in ("samples", "output", "examples"):
             rows = call(name("ROWS"), text, name("BATCH"))
             return self._noted(node, "a number for each sample", self._as_given(node, rows))
+        if self.loose and not sample:
+            taken = "taken for a mean over the samples"
+            return self._noted(node, taken, self._as_given(node, call(name("MEAN"), text, name("BATCH"))))
         raise self.stop(f"`{text_of(node)}` is not seen to be a sum, a mean or a value of samples", node)
 
     def _noted(self, node: ast.expr, what: str, made: ast.expr) -> ast.expr:
@@ -324,6 +360,10 @@ class _Loop:
 
     def stop(self, reason: str, node: ast.AST) -> Stop:
         return Stop(reason, self.module.home(node).location(node))
+
+
+def _is_named(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute))
 
 
 def text_of_statement(statement: ast.stmt) -> str:

@@ -187,7 +187,8 @@ def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, 
     run = next(run for run in after if run.world > 1 and not run.even)
     (expected,) = alone[run.size].ranks
     exact = [n for n in expected.values if n not in recipe.weighted]
-    plain = [n for n in exact if isinstance(expected.values[n], (int, float))] or exact
+    plain = [n for n in exact if _is_number(expected.values[n])]
+    plain = plain or [n for n in exact if not isinstance(expected.values[n], dict)]
     values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in plain[:_NAMED])
     metric = f" and get the metric of one process: {values} ({run.size} samples)" if values else ""
     return f"{worlds} ranks evaluate every sample once{metric}"
@@ -198,7 +199,7 @@ def _drift(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int,
     for name in recipe.weighted:
         for run in (r for r in after if r.world > 1 and not r.even):
             (expected,), rank = alone[run.size].ranks, run.ranks[0]
-            if not same(rank.values.get(name), expected.values[name]):
+            if name in expected.values and not same(rank.values.get(name), expected.values[name]):
                 value, whole = shown(rank.values.get(name)), shown(expected.values[name])
                 why = "a mean over batches weighs a ragged one like a full one"
                 return [f"`{name}` is {value} on {run.world} ranks, in one process {whole} ({run.size} samples): {why}"]
@@ -223,10 +224,18 @@ def same(value: Any, expected: Any) -> bool:
     return bool(value == expected)
 
 
+def _is_number(value: Any) -> bool:
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
+        value = value[1]  # a tensor or an array, with its type
+    return isinstance(value, (int, float))
+
+
 def shown(value: Any) -> str:
     """A value in a few characters."""
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, dict) and "called" in value:
+        return f"{value['called']}(..)"
     if (
         isinstance(value, list)
         and len(value) == 2

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.flow import Use
+from shardfix.analysis.metrics.collation import gives_lists
 from shardfix.analysis.metrics.model import Metric
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.sites import Site
@@ -26,7 +27,7 @@ def metric_recipes(before: Site, after: Site) -> list[MetricRecipe] | Unproven:
     Args:
         before, after: the site in the original and in the rewritten source.
     """
-    choices = Choices()
+    choices = Choices(split=True)  # batches that 2 and 3 ranks may divide: of one sample, they can't be shared
     built: list[str] = []
     guarded = False
     for site in (before, after):
@@ -42,17 +43,21 @@ def metric_recipes(before: Site, after: Site) -> list[MetricRecipe] | Unproven:
     if not old or len(old) != len(new):
         return Unproven("the loop that evaluates is not found again in the rewritten source", before.location)
     for one, other in zip(old, new, strict=True):
-        metric = understand(before.module, one, before.flow, examples=False)
-        if metric is None:
-            return Unproven("a comprehension goes over the batches", before.module.home(one.node).location(one.node))
+        examples = gives_lists(before.module, before.arguments.value("collate_fn"))
+        metric = understand(before.module, one, before.flow, examples=examples)
+        if metric is None or not metric.accumulators:
+            what = (
+                "a comprehension goes over the batches" if metric is None else "nothing that the loop gathers is seen"
+            )
+            return Unproven(what, before.module.home(one.node).location(one.node))
         try:
-            first, second = _evaluated(before, one, metric), _evaluated(after, other, metric)
+            first, second = _evaluated(before, one, metric, examples), _evaluated(after, other, metric, examples)
         except Stop as stop:
             return stop.unproven
         if len(first.kept) != len(second.kept):
             return Unproven("what is made of the metric is not found again in the rewritten source", before.location)
         names = _named(first)
-        stand_ins = {**choices.stand_ins, **first.stand_ins, **second.stand_ins}
+        stand_ins = {**first.stand_ins, **second.stand_ins}
         found.append(
             MetricRecipe(
                 str(before.location),
@@ -80,7 +85,7 @@ def _loops(site: Site) -> Iterator[Use]:
             yield use
 
 
-def _evaluated(site: Site, use: Use, metric: Metric) -> Evaluated:
+def _evaluated(site: Site, use: Use, metric: Metric, examples: bool) -> Evaluated:
     loop = use.node
     assert isinstance(loop, ast.For)
     module = site.module.home(loop)
@@ -95,6 +100,7 @@ def _evaluated(site: Site, use: Use, metric: Metric) -> Evaluated:
         ast.unparse(site.dataset) if near and site.dataset is not None else "",
         [a.name for a in metric.accumulators],
         [a.name for a in metric.accumulators if a.kind in _WEIGHTED or a.why],
+        examples,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,7 +99,10 @@ class CALL:
         return iter([CALL("items", self)])
 
     def __float__(self) -> float:
-        return float(zlib.crc32(repr(PLAIN(self)).encode()) % 100)
+        return float(len(self))
+
+    def __len__(self) -> int:
+        return zlib.crc32(repr(ROUNDED(PLAIN(self))).encode()) % 100 + 1
 
     __array_ufunc__ = None  # numpy leaves operators to this class
     __hash__ = None  # type: ignore[assignment]
@@ -158,9 +162,41 @@ class METER:
             setattr(self, average, self.quotient())
 
 
+class LOGGER:
+    """Running averages by name, each made when it is first told of a value."""
+
+    def __init__(self, held_in: str) -> None:
+        self.held: dict[str, METER] = defaultdict(lambda: METER("total", "count", ""))
+        setattr(self, held_in, self.held)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "held" or name not in self.held:
+            raise AttributeError(name)
+        return self.held[name]
+
+    def update(self, **values: Any) -> None:
+        """Add one value to each, with the weight 1."""
+        for name, value in values.items():
+            self.held[name].update(value)
+
+    def REDUCE(self, reduced: Any) -> None:
+        """What the logger's own method does: sum each over the ranks."""
+        for meter in self.held.values():
+            meter.REDUCE(reduced)
+
+
 def TOLD(values: dict[str, Any]) -> dict[str, Any]:
     """What came out, ready for JSON: values by name, and the indices of each batch that was read."""
     return {"values": {name: PLAIN(value) for name, value in values.items()}, "read": READ}
+
+
+def ROUNDED(value: Any) -> Any:
+    """A value in JSON's types without the last digits of its fractions, which the order of a sum decides."""
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if isinstance(value, dict):
+        return {key: ROUNDED(item) for key, item in value.items()}
+    return [ROUNDED(item) for item in value] if isinstance(value, list) else value
 
 
 def PLAIN(value: Any) -> Any:
@@ -174,8 +210,10 @@ def PLAIN(value: Any) -> Any:
         total, count, average = value.attributes
         read = PLAIN(getattr(value, average) if average else value.quotient())
         return {"sum": PLAIN(getattr(value, total)), "count": PLAIN(getattr(value, count)), "average": read}
+    if isinstance(value, LOGGER):
+        return PLAIN(dict(value.held))
     if isinstance(value, CALL):
-        return PLAIN(value.told)
+        return {"called": value.told[0], "given": PLAIN(value.told[1:])}
     if isinstance(value, dict):
         return {str(key): PLAIN(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
