@@ -23,12 +23,12 @@ def imports_of_evaluation(
         files: project-relative paths of the project's Python files.
         content: of the file that ``--sanitizer-from vendor`` puts beside the program.
     """
-    edits: list[Edit] = []
+    ours = [e for e in change.edits if isinstance(e, AddImport) and e.module == EVALUATION]
+    if not ours:
+        return change
+    edits: list[Edit] = [e for e in change.edits if e not in ours]
     made: list[CreateFile] = []
-    for edit in sorted(change.edits, key=lambda e: e.name if isinstance(e, AddImport) else ""):
-        if not isinstance(edit, AddImport) or edit.module != EVALUATION:
-            edits.append(edit)
-            continue
+    for edit in sorted(ours, key=lambda e: e.name):
         module = project.modules[edit.path]
         bound = module.bindings.exit_of(module.tree).get(edit.name, frozenset())
         if any(d.kind == "import" and is_ours(d.module) for d in bound):
@@ -42,6 +42,4 @@ def imports_of_evaluation(
         folder, name = form
         edits.append(replace(edit, module=name, apart=not is_own(project, module, edit.beside)))
         made.append(CreateFile(posixpath.join(folder, f"{EVALUATION}.py"), content))
-    if len(edits) == len(change.edits) and not made and options.sanitizer_from == "vendor":
-        return change
     return replace(change, edits=tuple(dict.fromkeys([*edits, *made])))

@@ -294,21 +294,32 @@ CONSUMERS = (
     Idiom(
         "F6",
         "an evaluation that nothing combines, under an Accelerator",
-        everywhere("ddp refused SHD904"),
+        edited("ddp", "SHD305"),
         """
   import torch
   from accelerate import Accelerator
   from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import reduced, unpadded
 
 
   @torch.no_grad()
   def main(val_set, model):
       accelerator = Accelerator()
       model = accelerator.prepare(model)
-      val_loader = DataLoader(val_set, batch_size=8)
+-     val_loader = DataLoader(val_set, batch_size=8)
++     val_sampler = DistributedSampler(
++         val_set,
++         num_replicas=accelerator.num_processes,
++         rank=accelerator.process_index,
++         shuffle=False,
++     )
++     val_loader = DataLoader(val_set, batch_size=8, sampler=val_sampler)
++     val_loader = unpadded(val_loader)
       correct = 0
       for images, labels in val_loader:
           correct += (model(images).argmax(1) == labels).sum().item()
++     correct = reduced(correct)
       print(correct / len(val_set))
 """,
     ),
@@ -386,10 +397,11 @@ CONSUMERS = (
     Idiom(
         "F9",
         "evaluated by an engine in another file that reduces nothing",
-        everywhere("ddp refused SHD904"),
+        edited("ddp", "SHD305"),
         {
             "engine.py": """
   import torch
++ from shardfix.evaluation import reduced
 
 
   @torch.no_grad()
@@ -397,17 +409,23 @@ CONSUMERS = (
       correct = 0
       for images, labels in data_loader:
           correct += (model(images).argmax(1) == labels).sum().item()
++     correct = reduced(correct)
       return correct / len(data_loader.dataset)
 """,
             "train.py": """
   import torch.distributed as dist
   from engine import evaluate
   from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import unpadded
 
 
   def main(val_set, model):
       dist.init_process_group("nccl")
-      val_loader = DataLoader(val_set, batch_size=8)
+-     val_loader = DataLoader(val_set, batch_size=8)
++     val_sampler = DistributedSampler(val_set, shuffle=False)
++     val_loader = DataLoader(val_set, batch_size=8, sampler=val_sampler)
++     val_loader = unpadded(val_loader)
       print(evaluate(model, val_loader))
 """,
         },
@@ -705,20 +723,26 @@ CONSUMERS = (
     Idiom(
         "F17",
         "a count over loader.dataset, not reduced",
-        everywhere("ddp refused SHD904"),
+        edited("ddp", "SHD305"),
         """
   import torch
   import torch.distributed as dist
   from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import reduced, unpadded
 
 
   @torch.no_grad()
   def main(test_set, model):
       dist.init_process_group("nccl")
-      test_loader = DataLoader(test_set, batch_size=8)
+-     test_loader = DataLoader(test_set, batch_size=8)
++     test_sampler = DistributedSampler(test_set, shuffle=False)
++     test_loader = DataLoader(test_set, batch_size=8, sampler=test_sampler)
++     test_loader = unpadded(test_loader)
       correct = 0
       for images, labels in test_loader:
           correct += (model(images).argmax(1) == labels).sum().item()
++     correct = reduced(correct)
       print(correct / len(test_loader.dataset))
 """,
     ),

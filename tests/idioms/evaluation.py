@@ -115,25 +115,28 @@ EVALUATION = (
     ),
     Idiom(
         "V2",
-        "the same with --unsafe: sharded, and said to be so",
-        {"auto ddp": "ddp edit SHD302", "accelerate": "ddp refused SHD926"},
+        "the same with --unsafe: shared out with its sum, and said to be another value",
+        edited("ddp", "SHD305"),
         """
   import torch
   import torch.distributed as dist
   from torch.utils.data import DataLoader
 + from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import reduced, unpadded
 
 
   def main(val_set, model):
       dist.init_process_group("nccl")
-+     val_sampler = DistributedSampler(val_set, shuffle=False)
 -     val_loader = DataLoader(val_set, batch_size=8)
++     val_sampler = DistributedSampler(val_set, shuffle=False)
 +     val_loader = DataLoader(val_set, batch_size=8, sampler=val_sampler)
++     val_loader = unpadded(val_loader)
       model.eval()
       total = 0.0
       with torch.no_grad():
           for images, labels in val_loader:
               total += model(images, labels).item()
++         total = reduced(total)
       print(total)
 """,
         unsafe=True,
@@ -141,20 +144,23 @@ EVALUATION = (
     Idiom(
         "V2",
         "a sharded evaluation whose count nobody reduces: each rank tells its own part",
-        everywhere("ddp refused SHD503"),
+        {"auto ddp": "ddp edit SHD506", "accelerate": "ddp refused SHD503"},
         """
   import torch
   import torch.distributed as dist
   from torch.utils.data import DataLoader, DistributedSampler
++ from shardfix.evaluation import reduced, unpadded
 
 
   @torch.no_grad()
   def main(val_set, model):
       dist.init_process_group("nccl")
       val_loader = DataLoader(val_set, batch_size=8, sampler=DistributedSampler(val_set, shuffle=False))
++     val_loader = unpadded(val_loader)
       correct = 0
       for images, labels in val_loader:
           correct += (model(images) == labels).sum()
++     correct = reduced(correct)
       print(correct / len(val_set))
 """,
     ),
@@ -226,7 +232,7 @@ EVALUATION = (
     Idiom(
         "V5",
         "accelerator.gather counts repeated samples",
-        everywhere("accelerate refused SHD707"),
+        {"auto accelerate": "accelerate edit SHD507", "ddp": "accelerate refused SHD707"},
         """
   import torch
   from accelerate import Accelerator
@@ -239,7 +245,8 @@ EVALUATION = (
       model, val_loader = accelerator.prepare(model, DataLoader(val_set, batch_size=8))
       predictions = []
       for images, labels in val_loader:
-          predictions.append(accelerator.gather(model(images)))
+-         predictions.append(accelerator.gather(model(images)))
++         predictions.append(accelerator.gather_for_metrics(model(images)))
       print(torch.cat(predictions).mean())
 """,
     ),
@@ -272,22 +279,28 @@ EVALUATION = (
     Idiom(
         "V6",
         "arrays are collected and nothing gathers them",
-        everywhere("ddp refused SHD904"),
+        edited("ddp", "SHD305"),
         """
   import numpy as np
   import torch
   import torch.distributed as dist
   from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import in_order, unpadded
 
 
   @torch.no_grad()
   def main(val_set, model):
       dist.init_process_group("nccl")
-      val_loader = DataLoader(val_set, batch_size=8)
+-     val_loader = DataLoader(val_set, batch_size=8)
++     val_sampler = DistributedSampler(val_set, shuffle=False)
++     val_loader = DataLoader(val_set, batch_size=8, sampler=val_sampler)
++     val_loader = unpadded(val_loader)
       preds = None
       for images, labels in val_loader:
           found = model(images).cpu().numpy()
           preds = found if preds is None else np.append(preds, found, axis=0)
++     preds = in_order(preds, val_loader)
       print(preds.mean())
 """,
     ),
@@ -521,20 +534,26 @@ EVALUATION = (
     Idiom(
         "V9",
         "an evaluation with a RandomSampler in raw DDP, not reduced",
-        everywhere("ddp refused SHD904"),
+        edited("ddp", "SHD305"),
         """
   import torch
   import torch.distributed as dist
-  from torch.utils.data import DataLoader, RandomSampler
+- from torch.utils.data import DataLoader, RandomSampler
++ from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import reduced, unpadded
 
 
   @torch.no_grad()
   def main(val_set, model):
       dist.init_process_group("nccl")
-      val_loader = DataLoader(val_set, batch_size=8, sampler=RandomSampler(val_set))
+-     val_loader = DataLoader(val_set, batch_size=8, sampler=RandomSampler(val_set))
++     val_loader = DataLoader(val_set, batch_size=8, sampler=DistributedSampler(val_set, shuffle=False))
++     val_loader = unpadded(val_loader)
       correct = 0
       for images, labels in val_loader:
           correct += (model(images) == labels).sum()
++     correct = reduced(correct)
       print(correct / len(val_set))
 """,
     ),

@@ -239,20 +239,26 @@ SAMPLERS = (
     Idiom(
         "S4",
         "SequentialSampler in raw DDP, not reduced",
-        everywhere("ddp refused SHD904"),
+        edited("ddp", "SHD305"),
         """
   import torch
   import torch.distributed as dist
-  from torch.utils.data import DataLoader, SequentialSampler
+- from torch.utils.data import DataLoader, SequentialSampler
++ from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import reduced, unpadded
 
 
   @torch.no_grad()
   def main(val_set, model):
       dist.init_process_group("nccl")
-      val_loader = DataLoader(val_set, sampler=SequentialSampler(val_set), batch_size=8)
+-     val_loader = DataLoader(val_set, sampler=SequentialSampler(val_set), batch_size=8)
++     val_loader = DataLoader(val_set, sampler=DistributedSampler(val_set, shuffle=False), batch_size=8)
++     val_loader = unpadded(val_loader)
       correct = 0
       for images, labels in val_loader:
           correct += (model(images).argmax(1) == labels).sum()
++     correct = reduced(correct)
       print(correct / len(val_set))
 """,
     ),
