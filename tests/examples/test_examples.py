@@ -30,12 +30,12 @@ LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 Readings = dict[tuple[int, str], dict[int, list[int]]]
 
 
-def run(folder: Path, *, ranks: int) -> Readings:
-    """What each rank of the folder's program reads; one rank is started without a launcher."""
+def said(folder: Path, *arguments: str, ranks: int) -> list[dict[str, Any]]:
+    """The lines that the ranks of the folder's program print; one rank is started without a launcher."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     env = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
     process = subprocess.Popen(
-        [sys.executable, *launcher, str(RUNNER), "train.py"],
+        [sys.executable, *launcher, str(RUNNER), "train.py", *arguments],
         cwd=folder,
         env={**env, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
@@ -50,14 +50,16 @@ def run(folder: Path, *, ranks: int) -> Readings:
         output, errors = process.communicate(timeout=60)
         pytest.fail(f"{folder.name} hangs with {ranks} rank(s)\n{output}\n{errors}")
     assert process.returncode == 0, f"{folder.name} fails with {ranks} rank(s)\n{output}\n{errors}"
+    return [json.loads(line) for line in output.splitlines() if line.startswith('{"rank"')]
 
+
+def run(folder: Path, *, ranks: int) -> Readings:
+    """What each rank of the folder's program reads."""
     readings: Readings = {}
-    for line in output.splitlines():
-        if line.startswith('{"rank"'):
-            said = json.loads(line)
-            of_ranks = readings.setdefault((said["epoch"], said["phase"]), {})
-            assert said["rank"] not in of_ranks
-            of_ranks[said["rank"]] = said["indices"]
+    for line in said(folder, ranks=ranks):
+        of_ranks = readings.setdefault((line["epoch"], line["phase"]), {})
+        assert line["rank"] not in of_ranks
+        of_ranks[line["rank"]] = line["indices"]
     return readings
 
 
@@ -195,3 +197,40 @@ def test_a_trainer_override_with_a_plain_loader_reads_everything_on_each_rank(co
     assert_each_rank_trains_on_its_half(run(folder, ranks=2))
     assert_one_process_reads_everything_once(folder)
     assert_second_run_changes_nothing(folder)
+
+
+def test_an_evaluation_that_nothing_reduces_is_shared_out_and_keeps_its_metric(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("ddp_metric_eval")
+    alone = metrics_of(folder, ranks=1)
+    assert len(alone) == 1
+    of_two = metrics_of(folder, ranks=2)
+    assert {rank: line["evaluated"] for rank, line in of_two.items()} == {0: 21, 1: 21}
+
+    assert proven(migrate(folder)) == [("SHD305", "proven")]
+
+    shared = metrics_of(folder, ranks=2)
+    assert {rank: line.pop("evaluated") for rank, line in shared.items()} == {0: 11, 1: 10}
+    assert shared[0] == shared[1]
+    assert shared[0]["loss"] == pytest.approx(of_two[0].pop("loss"))
+    assert {**shared[0], "loss": None, "evaluated": 21} == {**of_two[0], "loss": None}
+    assert metrics_of(folder, ranks=1) == alone
+    assert_second_run_changes_nothing(folder)
+
+
+def metrics_of(folder: Path, *, ranks: int) -> dict[int, dict[str, Any]]:
+    """What each rank says of the last epoch, but for the time it took."""
+    arguments = ("--epochs", "1", "--train-samples", "16", "--val-samples", "21", "--batch-size", "4")
+    lines = said(folder, *arguments, ranks=ranks)
+    return {line["rank"]: {k: v for k, v in line.items() if k not in ("rank", "seconds")} for line in lines}
+
+
+def test_the_change_that_a_readme_shows_is_the_one_that_is_made(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("ddp_metric_eval")
+    command = [str(Path(sysconfig.get_path("scripts")) / "shardfix"), "migrate", "--diff", "--no-verify", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    (diff,) = (part for part in done.stdout.split("diff --git ") if part.startswith("a/train.py "))
+    made = [line for line in diff.splitlines() if line[:1] in "+-"]
+    shown = (folder / "README.md").read_text().split("```diff\n")[1].split("```")[0]
+    assert [line for line in shown.splitlines() if line[:1] in "+-"] == [
+        line for line in made if line[:3] not in ("+++", "---")
+    ]
