@@ -40,6 +40,7 @@ class Loader:
         self.before = 0  # the same of the pass before
         self.current: Pass | None = None
         self.dataset: Callable[[], Any] | None = None
+        self.settings: tuple[Any, ...] = ()
         self.holds = False  # the dataset is kept alive: lists have no weak references
         self.ids: BaseIds | None = None
         self.described = ""
@@ -174,18 +175,20 @@ class Recorder:
         return known
 
     def _at(self, place: Place, loader: Any, manual: bool) -> Loader:
-        """The record of a loader made at a place: a new one, or that of one over the same data that is read no more."""
+        """The record of a loader made at a place: a new one, or that of one just like it that is read no more."""
         here = self.made_at.setdefault(place, [])
+        settings = (loader.batch_size, loader.drop_last, type(loader.sampler), type(loader.batch_sampler))
         for known in here:
             family = [known, *(one for one in self.made_by.values() if one.root is known)]
             read = any(one.passes for one in family)
             reading = any(one.current is not None and one.current.in_progress for one in family)
-            if read and not reading and known.dataset is not None and known.dataset() is loader.dataset:
+            same = known.dataset is not None and known.dataset() is loader.dataset and known.settings == settings
+            if read and not reading and same:
                 return known
             if known.holds:
                 known.dataset, known.holds = None, False
         record = self._new(place, len(here) + 1, None, "")
-        record.manual = manual
+        record.manual, record.settings = manual, settings
         here.append(record)
         self.emit("built", id=record.number, built=_first_look(loader, manual))
         return record
