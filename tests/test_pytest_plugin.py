@@ -189,3 +189,33 @@ def test_the_options_are_checked() -> None:
         assert_sharded(list, padding="no")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="there is no module nowhere in "):
         assert_sharded("nowhere:make")
+
+
+def test_the_example_in_the_readme_runs(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    (example,) = (block for block in readme.split("```python\n") if "def test_evaluation" in block)
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "data.py").write_text(
+        "from torch.utils.data import DataLoader\n"
+        "from torch.utils.data.distributed import DistributedSampler\n"
+        "\n"
+        "numbers = list(range(40))\n"
+        "\n"
+        "\n"
+        "def train_loader(batch_size):\n"
+        "    return DataLoader(numbers, batch_size=batch_size, sampler=DistributedSampler(numbers))\n"
+        "\n"
+        "\n"
+        "def eval_loader():\n"
+        "    return DataLoader(numbers, batch_size=5, sampler=DistributedSampler(numbers, shuffle=False))\n"
+    )
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_sharding.py").write_text(example.partition("```")[0])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1][:8]) == (0, "2 passed"), done.stdout

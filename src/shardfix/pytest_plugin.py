@@ -189,11 +189,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is marked ``sharded`` as the factory of its loader, in several processes."""
     if pyfuncitem.get_closest_marker("sharded") is None or "sharded" in pyfuncitem.fixturenames:
         return None
-    names = pyfuncitem._fixtureinfo.argnames
-    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    test, root = pyfuncitem.obj, _project_of(str(pyfuncitem.path))
+
+    @functools.wraps(test)
+    def factory() -> Any:
+        sys.path.append(root)  # the project's modules, for what the test imports itself
+        return test(**arguments)
+
     failure = ""
     try:
-        assert_sharded(functools.partial(pyfuncitem.obj, **arguments), **_options(pyfuncitem))
+        assert_sharded(factory, **_options(pyfuncitem))
     except AssertionError as error:
         failure = str(error)
     if failure:  # outside of the handler, so that pytest shows no frames of this tool

@@ -11,7 +11,7 @@ from .observe.shardfix_observe import Options, install
 from .observe.shardfix_observe.digests import digest
 from .ranks import Emit, Place
 
-LARGEST_PASS = 20_000  # batches of one pass of what has no length: a stream that never ends is cut there
+LARGEST_PASS = 2_000  # batches of one pass of what has no length: a stream that never ends is cut there
 NOT_READ = ("Sampler", "Dataset", "Module", "Optimizer", "Tensor", "ndarray", "PreTrainedTokenizerBase")
 PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), range, set, frozenset)
 
