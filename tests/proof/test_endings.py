@@ -81,6 +81,8 @@ def test_a_rank_that_leaves_is_told_from_a_script_that_exits() -> None:
     verdict = run(Ending(0, "hang"), Ending(1, "returned"))
     assert (verdict.verdict, verdict.cause, verdict.rank) == ("refuted", "exits", 1)
     assert verdict.reasons[0] == "rank 1 left the program while rank 0 still waits"
+    verdict = run(Ending(0, "hang"), Ending(1, "returned", text="exit(0) at train.py:33"))
+    assert verdict.reasons[0] == "rank 1 left the program by exit(0) at train.py:33 while rank 0 still waits"
 
 
 def test_unequal_steps_that_hang_name_the_loader() -> None:

@@ -119,7 +119,8 @@ def of_waiting(watched: Watched, waiting: Sequence[Ending], proofs: Sequence[Pro
         return at(first, "refuted", "part-only", (alone, *stands))
     gone = [ending for ending in watched.endings if ending.end in ("returned", "exit")]
     if gone:
-        reason = f"rank {gone[0].rank} left the program while {named(waiting)} still waits"
+        place = last_line(gone[0].text, " by ")
+        reason = f"rank {gone[0].rank} left the program{place} while {named(waiting)} still waits"
         return at(gone[0], "refuted", "exits", (reason, *stands))
     return at(first, "refuted", "hang", (f"hangs: {named(waiting)} wait{'s' * (len(waiting) == 1)} in vain", *stands))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from .endings import OUT_OF_TIME
 from .observe.shardfix_observe.life import signal_for_stacks
 from .observe.shardfix_observe.options import VARIABLE, Options, to_environment
 from .observe.shardfix_observe.places import in_library
@@ -261,7 +262,7 @@ def _ending(rank: _Rank, processes: Processes, folder: Path, why: Why, stack: st
         stood = readable_stack(stack, root)
         end, code, text = ("hang" if why == "hang" else "stopped"), 0, stood
         if why == "time":
-            text = f"{stood}\nthe time was over".strip()
+            text = f"{stood}\n{OUT_OF_TIME}".strip()
     elif code < 0:
         end, code = "signal", -code
         text = readable_stack(_text(folder / f"crash-{rank.pid}"), root) or f"ended by {_signal_name(code)}"
