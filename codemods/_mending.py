@@ -159,6 +159,11 @@ def _loader(site: Site) -> Hindrance | None:
     for use in site.flow.of("argument", "escape"):
         if use.node not in read and module.parents.get(use.node) not in read:
             return Hindrance("it goes where it is not followed", module.home(use.node).evidence(use.node))
+    sizes = [
+        u.node for u in site.flow.of("attribute") if isinstance(u.node, ast.Attribute) and u.node.attr == "dataset"
+    ]
+    if "subset-random" in site.kinds and sizes:
+        return Hindrance("its dataset becomes the part that the sampler draws from", module.evidence(sizes[0]))
     for arm in site.arms:
         for use in site.sampler_flow(arm).of("length"):
             return Hindrance("the sampler's length becomes that of one rank's part", module.evidence(use.node))
@@ -172,8 +177,6 @@ def _behind(module: Module, metric: Metric) -> list[Edit] | Hindrance:
     place = module.place(metric.loop)
     lines: list[str] = []
     sums = [a.name for a in metric.accumulators if a.kind in ("sum", "steps", "batch-mean", "opaque")]
-    if metric.steps == () and [a.kind for a in metric.accumulators] == ["steps"]:
-        sums = []  # it only counts batches
     names = set()
     if sums:
         listed = ", ".join(dict.fromkeys(sums))

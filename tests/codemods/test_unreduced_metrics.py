@@ -42,6 +42,8 @@ def test_the_loop_of_these_tests_is_understood() -> None:
         pytest.param("dist.all_reduce(y)\n", "a collective inside the loop", id="a collective"),
         pytest.param("best = max(best, y.max())\n", "`best` of the batch before is read", id="a running maximum"),
         pytest.param("total *= 2\n", "no sum", id="a product"),
+        pytest.param("total += len(y)\n        if i % 3 == 0: total = 0\n", "is set anew in the loop", id="set back"),
+        pytest.param("preds.extend(y.tolist())\n        preds.clear()\n", "the running value of `preds`", id="cleared"),
         pytest.param("saved[i] = y\n", "results go by the loader's order", id="a store by position"),
         pytest.param("saved[len(x)] = y\n", "`saved[len(x)]` outlives the batch and is set", id="a store"),
         pytest.param("meter.observe(y)\n", "`meter.observe` is told of the batch", id="an object is told"),
@@ -52,6 +54,9 @@ def test_the_loop_of_these_tests_is_understood() -> None:
         pytest.param("for p in y:\n            if p: preds.append(p)\n", "exactly one item", id="some of the samples"),
         pytest.param("preds.extend(parse(model(x)))\n", "one item for each sample", id="what is parsed of an output"),
         pytest.param("if y.max() > 1: total += len(y)\n", "only for some batches (`y.max() > 1`)", id="some batches"),
+        pytest.param(
+            "try: total += len(y)\n        except ValueError: pass\n", "(`nothing is raised`)", id="unless it fails"
+        ),
         pytest.param("if correct > 3: raise ValueError\n", "the running value of `correct` is read", id="a condition"),
         pytest.param("if args.keep: preds.extend(y.tolist())\n", "exactly one item", id="a list that may stay empty"),
         pytest.param("for p in y:\n            if p > 2: break\n", "`break` leaves samples of the batch out", id="cut"),
@@ -147,6 +152,8 @@ def test_a_name_of_ours_that_is_taken() -> None:
         ("model(x).sum()", "`model(x).sum()` is not seen to be a sum over the batch's samples"),
         ("F.cross_entropy(model(x).view(-1, 9), y.view(-1)).item() * len(y)", "is not seen to be a sum"),
         ("F.cross_entropy(model(x), y, ignore_index=0) * len(y)", "is not seen to be a sum"),
+        ("F.cross_entropy(model(x).transpose(1, 2), y) * len(y)", "is not seen to be a sum"),
+        ("1", "it counts batches, of which several ranks may have more"),
         ("y.numel()", "`y.numel()` is not seen to be a sum"),
     ],
 )

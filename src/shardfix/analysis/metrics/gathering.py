@@ -67,6 +67,7 @@ class Gathering:
         self.writes: list[Write] = []
         self.obstacles: list[Obstacle] = []
         self.shown: set[ast.AST] = set()  # statements that only show
+        self.begun: set[ast.AST] = set()  # statements that put the first piece in a list or array
         self.inside = set(ast.walk(loop))
         self.bound = names_bound(module, loop)
         self._block(loop.body, _Place())
@@ -102,7 +103,8 @@ class Gathering:
         elif isinstance(s, (ast.With, ast.AsyncWith)):
             self._block(s.body, place)
         elif isinstance(s, ast.Try):
-            inner = replace(place, once=False)
+            some = place.some_batches if place.per_sample else "nothing is raised"
+            inner = replace(place, once=False, some_batches=some)
             for body in (s.body, *(h.body for h in s.handlers), s.orelse, s.finalbody):
                 self._block(body, inner)
         elif isinstance(s, (ast.Break, ast.Continue, ast.Return)):
@@ -339,6 +341,7 @@ class Gathering:
         for t, parts in zip(joins, found, strict=True):
             if parts is None or ast.unparse(parts[1]) != ast.unparse(starts[ast.unparse(t.targets[0])]):
                 return False
+        self.begun |= set(first)
         for t, parts in zip(joins, found, strict=True):
             if parts is not None:
                 self._listed(parts[0], self.values.of(parts[1]), t, place, many=True, joined=True)

@@ -59,7 +59,8 @@ def function_value(values: Values, call: ast.Call, names: frozenset[str]) -> Val
     loss = loss_of(values.module, call)
     if loss is not None:
         given = {values.of(a).kind for a in call.args}
-        if given <= {"samples", "output", "constant"} and given & {"samples", "output"}:
+        turned = loss.kind == "mean" and any(_turned(values, a) for a in call.args)
+        if not turned and given <= {"samples", "output", "constant"} and given & {"samples", "output"}:
             return loss
         flat = given <= {"samples", "output", "constant", "elements", "transposed"}
         return loss if flat and loss.kind == "sum" else unknown(call)
@@ -79,6 +80,17 @@ def function_value(values: Values, call: ast.Call, names: frozenset[str]) -> Val
         name = next(iter(names)).rpartition(".")[2]
         return applied(values, name, values.of(call.args[0]), call, call.args[1:])
     return None
+
+
+def _turned(values: Values, node: ast.expr) -> bool:
+    """Whether a dimension was moved: of tokens, say, of which samples have more or fewer, so that a mean over all of
+    them is none over samples."""
+    nodes = list(ast.walk(node))
+    for name in [n for n in nodes if isinstance(n, ast.Name)]:
+        made = (d.value for d in values.module.bindings.reaching(name) if d.value is not None)
+        nodes += [n for value in made if value in values.inside for n in ast.walk(value)]
+    moved = ("transpose", "permute", "swapaxes", "swapdims", "movedim")
+    return any(isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in moved for n in nodes)
 
 
 def method_value(values: Values, call: ast.Call, method: ast.Attribute) -> Value | None:

@@ -43,7 +43,7 @@ def understand(module: Module, use: Use, flow: Flow, *, examples: bool) -> Metri
     obstacles += _iterated(home, use, loop)
     accumulators = reader.accumulators()
     steps = reader.steps()
-    behind = [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.unread)]
+    behind = [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.settled)]
     loader = home.source.source(alias) if alias is not None else ""
     found = (*obstacles, *_by_line(gathering.obstacles), *_by_line(behind))
     return Metric(loop, loader, tuple(accumulators), found, tuple(steps))
@@ -86,7 +86,7 @@ class _Afterwards:
         self.inside = gathering.inside
         self.scope = module.scope(loop)
         self.obstacles: list[Obstacle] = []
-        self.unread: set[str] = set()
+        self.settled: set[str] = set()  # of which nothing more is to be said
         self._steps: list[ast.expr] = []
 
     # -- accumulators ----------------------------------------------------------------------------------------
@@ -104,13 +104,14 @@ class _Afterwards:
                 continue
             starts = self._starts(writes)
             if not self._is_read(name, writes, starts):
-                self.unread.add(name)
+                self.settled.add(name)
                 continue
             kind, why = self._kind(writes)
             if kind is None:
                 self._refuse(last.statement, f"`{name}` is added to in several ways")
                 continue
-            if not self._fresh(name, kind, writes, starts):
+            if self._set_anew(name, writes) or not self._fresh(name, kind, writes, starts):
+                self.settled.add(name)
                 continue
             self._read_inside(name, writes)
             if last.meter is not None and last.meter.window:
@@ -136,8 +137,10 @@ class _Afterwards:
             return (writes[0].kind, "") if len(writes) == 1 else (None, "")
         if kinds == {"meter"}:
             return "meter", why
-        if kinds == {"sum"} or kinds == {"steps"}:
-            return writes[0].kind, ""
+        if kinds == {"sum"}:
+            return "sum", ""
+        if kinds == {"steps"}:
+            return "steps", "it counts batches, of which several ranks may have more"
         if "meter" in kinds:
             return None, ""
         if kinds <= {"batch-mean"}:
@@ -166,6 +169,15 @@ class _Afterwards:
         below = getattr(node, "lineno", 0) > (self.loop.end_lineno or self.loop.lineno)
         shared = [n for n in self.module.around(self.loop) if isinstance(n, _REPEATS)]
         return below or any(n in shared for n in self.module.around(node))
+
+    def _set_anew(self, name: str, writes: Sequence[Write]) -> bool:
+        """Whether a sum is set back in the loop."""
+        known = {w.statement for w in writes} | self.gathering.begun
+        for d in self.module.bindings.definitions:
+            if d.key == name and d.node in self.inside and d.statement not in known:
+                self._refuse(d.statement, f"`{name}` is set anew in the loop")
+                return True
+        return False
 
     def _fresh(self, name: str, kind: Gathered, writes: Sequence[Write], starts: Sequence[Definition]) -> bool:
         """Whether an accumulator begins empty just for this loop, in this function."""
