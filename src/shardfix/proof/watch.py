@@ -229,9 +229,10 @@ def _ranks(program: Program, processes: Processes, folder: Path) -> list[_Rank]:
         numbers = [event["rank"] for event in events if event["e"] == "rank"]
         if numbers and (numbers[-1] not in found or len(events) > len(found[numbers[-1]].events)):
             found[numbers[-1]] = _Rank(numbers[-1], 0, pid, events)
-    if not found:
-        child = processes.children[0]
-        return [_Rank(0, 0, child.pid, files.get(child.pid, ()))]
+    if not found:  # one process, or many that know nothing of each other: the one that made most of the loaders
+        own = processes.children[0].pid
+        pid = max((own, *files), key=lambda pid: sum(event["e"] == "loader" for event in files.get(pid, ())))
+        return [_Rank(0, 0, pid, files.get(pid, ()))]
     return [found[number] for number in sorted(found)]
 
 
