@@ -31,6 +31,7 @@ Kind = Literal[
     "list",
     "unknown",
 ]
+_SHOWN = 60  # characters of an expression in a message
 ROWS = frozenset({"samples", "elements", "transposed", "output", "sample"})
 TOTALS = frozenset({"sum", "count"})
 
@@ -71,6 +72,12 @@ BATCH = Value("batch")
 def unknown(node: ast.AST) -> Value:
     """A value that is not understood because of an expression."""
     return Value("unknown", what=node)
+
+
+def short(node: ast.AST) -> str:
+    """An expression as it is told."""
+    text = ast.unparse(node)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def either(values: list[Value]) -> Value:
@@ -169,5 +176,6 @@ __all__ = [
     "either",
     "operated",
     "paired",
+    "short",
     "unknown",
 ]

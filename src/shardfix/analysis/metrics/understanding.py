@@ -10,16 +10,14 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
 from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_world_size
 
 _AROUND = frozenset({"enumerate", "tqdm", "track", "progress_bar", "log_every", "iter", "list", "Bar", "Progbar"})
-_ZEROS = frozenset({"zeros", "zeros_like", "new_zeros", "Counter", "float", "int"})
-_EMPTY = frozenset({"list", "array", "empty", "tensor", "Tensor", "LongTensor", "FloatTensor", "asarray", "zeros"})
 _LAST = frozenset({"median", "avg", "value", "max", "val", "deque"})
-_MOVES = frozenset({"to", "cuda", "cpu", "double", "float", "long", "type"})
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.IfExp)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -193,10 +191,10 @@ class _Afterwards:
             if repeats != around:
                 self._refuse(writes[-1].statement, f"`{name}` goes on over several passes")
                 return False
-            if kind != "meter" and not (_is_empty(d.value) if kind in ("samples", "batches") else _is_zero(d.value)):
+            if kind != "meter" and not (is_empty(d.value) if kind in ("samples", "batches") else is_zero(d.value)):
                 self._refuse(d.statement, f"`{name}` does not begin at nothing")
                 return False
-            if kind != "meter" and not _is_number(d.value) and self._known_elsewhere(d):
+            if kind != "meter" and not is_number(d.value) and self._known_elsewhere(d):
                 self._refuse(d.statement, f"`{name}` is known by another name too")
                 return False
         return True
@@ -347,52 +345,6 @@ class _Afterwards:
 
 def _tests_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))
-
-
-def _bare(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
-        node = node.func.value
-    return node
-
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant)
-
-
-def _is_zero(node: ast.expr) -> bool:
-    """0, a tensor or array of zeros, a display of them."""
-    node = _bare(node)
-    if isinstance(node, ast.Constant):
-        return type(node.value) in (int, float) and node.value == 0
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return bool(node.elts) and all(_is_zero(e) for e in node.elts)
-    if isinstance(node, ast.Dict):
-        return all(_is_zero(v) for v in node.values)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return isinstance(node.left, ast.List) and _is_zero(node.left)
-    if not isinstance(node, ast.Call):
-        return False
-    name = last_name(node.func)
-    if name in ("tensor", "Tensor", "array") and node.args:
-        return _is_zero(node.args[0])
-    if name == "defaultdict":
-        return len(node.args) == 1 and ast.unparse(node.args[0]) in ("int", "float")
-    return name in _ZEROS and (name not in ("float", "int", "Counter") or not node.args)
-
-
-def _is_empty(node: ast.expr) -> bool:
-    """An empty list or array, or None."""
-    node = _bare(node)
-    if isinstance(node, ast.Constant):
-        return node.value is None
-    if isinstance(node, ast.List):
-        return not node.elts
-    if isinstance(node, ast.Call) and last_name(node.func) in _EMPTY:
-        given = node.args[0] if node.args else None
-        nothing = isinstance(given, (ast.List, ast.Tuple)) and not given.elts
-        zero = isinstance(given, ast.Constant) and given.value == 0 and last_name(node.func) in ("zeros", "empty")
-        return given is None or nothing or zero
-    return False
 
 
 __all__ = ["understand"]
