@@ -111,9 +111,7 @@ def test_a_rank_that_raises_is_told_with_its_own_traceback(tmp_path: Path, monke
     assert "Connection" in ending(done, 0).text
 
 
-@pytest.mark.parametrize(
-    ("what", "code", "end"), [("sys.exit(0)", 0, "returned"), ("os._exit(3)", 3, "exit"), ("sys.exit(3)", 3, "exit")]
-)
+@pytest.mark.parametrize(("what", "code", "end"), [("sys.exit(0)", 0, "returned"), ("os._exit(3)", 3, "exit")])
 def test_a_rank_that_leaves_early_is_told_with_the_line_where_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, code: int, end: str
 ) -> None:
@@ -194,7 +192,7 @@ ENDLESS = LOOP.format(what="pass").replace(
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_whatever_ends_shardfix_ends_the_ranks_and_their_workers_and_its_folder(
     tmp_path: Path, temporary: Path, number: int
 ) -> None:
@@ -211,7 +209,7 @@ def test_whatever_ends_shardfix_ends_the_ranks_and_their_workers_and_its_folder(
 
 def test_killing_any_rank_at_any_moment_leaves_no_process_and_a_clear_verdict(tmp_path: Path, temporary: Path) -> None:
     luck = random.Random(4)
-    for attempt in range(3):
+    for attempt in range(5):
         for path in tmp_path.glob("at-*"):
             path.unlink()
         child = started(tmp_path, temporary, ENDLESS)
