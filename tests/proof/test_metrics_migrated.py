@@ -1,0 +1,70 @@
+"""`migrate` proves a metric before it writes it, and drops a change whose metric is not that of one process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from shardfix.codemods import _mending
+
+from shardfix.analysis.model import Options
+from shardfix.config import Config
+from shardfix.engine import migrate
+from shardfix.result import RunResult
+from shardfix.rewrite.edits import InsertStatements
+
+PROGRAM = """\
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+dist.init_process_group("gloo")
+val_set = [(torch.tensor([float(i)]), i % 2) for i in range(7)]
+val_loader = DataLoader(val_set, batch_size=2)
+
+
+@torch.no_grad()
+def evaluate(model, loader):
+    correct = total = 0
+    for x, label in loader:
+        correct += (model(x).argmax(1) == label).sum().item()
+        total += label.size(0)
+    return correct / total
+
+
+print(evaluate(torch.nn.Linear(1, 2), val_loader))
+"""
+
+
+def migrated(folder: Path) -> RunResult:
+    (folder / "train.py").write_text(PROGRAM)
+    config = Config(folder, Options(sanitizer="off"))
+    return migrate([], config=config, write=False, verify="yes", timeout=100)
+
+
+def test_a_metric_that_is_put_together_is_proven_by_its_values(tmp_path: Path) -> None:
+    result = migrated(tmp_path)
+    (proof,) = result.proofs
+    assert [change.codes[0] for change in result.changes] == ["SHD305"]
+    assert (proof.verdict, proof.padded) == ("proven", 0)
+    assert proof.reasons[0].startswith("2 and 3 ranks evaluate every sample once and get the metric of one process: ")
+    assert "`correct / total` 0." in proof.reasons[0]
+    assert "a sum over the samples" in {stand_in.value for stand_in in proof.stand_ins}
+
+
+def test_a_metric_that_is_not_reduced_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _mending._behind
+
+    def without_reduction(*args: object) -> object:
+        edits = whole(*args)  # type: ignore[arg-type]
+        assert isinstance(edits, list)
+        lines = ("total = total + 0",)
+        return [replace(e, lines=lines) if isinstance(e, InsertStatements) else e for e in edits]
+
+    monkeypatch.setattr(_mending, "_behind", without_reduction)
+    result = migrated(tmp_path)
+    assert result.changes == ()
+    ((_, why),) = result.dropped
+    assert "`correct / total` is 0." in why
+    assert "in one process 0." in why
