@@ -7,11 +7,13 @@ the descriptor it is given, and ends with all its ranks when standard input ends
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import inspect
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -139,6 +141,7 @@ def main(results: int) -> int:
     emit({**about, "torch": str(torch.__version__)})
     sys.path.insert(0, os.getcwd())
     deadline = time.monotonic() + job["timeout"]
+    keep({name for call in job["calls"] for name in named_in(call["target"])})
     for number, call in enumerate(job["calls"]):
         set_epoch = call["set_epoch"]
         if isinstance(set_epoch, str):
@@ -164,11 +167,29 @@ def main(results: int) -> int:
             said = [message for attempt in run["tries"] for rank in attempt["ranks"] for message in rank["said"]]
             if any(message["kind"] == "usage" for message in said):
                 break
-            # what the ranks had to import is there already for those that are forked later
-            for name in {name for message in said if message["kind"] == "imported" for name in message["names"]}:
-                importlib.import_module(name)
+            keep({name for message in said if message["kind"] == "imported" for name in message["names"]})
     emit({"kind": "done"})
     return 0
+
+
+def keep(names: set[str]) -> None:
+    """Import what the ranks need, so that it is there already in those that are forked from here on."""
+    for name in sorted(names):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+def named_in(target: str) -> Iterator[str]:
+    """The large libraries that a factory's own file imports; the file is not run for that."""
+    file = os.path.join(os.getcwd(), *target.partition(":")[0].split(".")) + ".py"
+    try:
+        with open(file, encoding="utf-8") as source:
+            text = source.read()
+    except (OSError, UnicodeDecodeError):
+        return
+    for name in WORTH_KEEPING:
+        if re.search(rf"^\s*(import|from) {name}\b", text, re.MULTILINE):
+            yield name
 
 
 def end_with_standard_input() -> None:
