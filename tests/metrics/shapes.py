@@ -39,6 +39,7 @@ class Shape:
 HEAD = """\
 import os
 import time
+from collections import defaultdict, deque
 
 import numpy as np
 import torch
@@ -129,6 +130,51 @@ class Average:
             both = torch.tensor([self.total, self.count], dtype=torch.float64)
             dist.all_reduce(both)
             self.total, self.count = both[0].item(), int(both[1].item())
+"""
+LOGGER = """
+
+class SmoothedValue:
+    def __init__(self, window_size=20):
+        self.deque = deque(maxlen=window_size)
+        self.total = 0.0
+        self.count = 0
+
+    def update(self, value, n=1):
+        self.deque.append(value)
+        self.count += n
+        self.total += value * n
+
+    def synchronize_between_processes(self):
+        if not dist.is_initialized():
+            return
+        t = torch.tensor([self.count, self.total], dtype=torch.float64)
+        dist.all_reduce(t)
+        t = t.tolist()
+        self.count = int(t[0])
+        self.total = t[1]
+
+    @property
+    def global_avg(self):
+        return self.total / self.count
+
+
+class MetricLogger:
+    def __init__(self):
+        self.meters = defaultdict(SmoothedValue)
+
+    def update(self, **kwargs):
+        for k, v in kwargs.items():
+            self.meters[k].update(v)
+
+    def synchronize_between_processes(self):
+        for meter in self.meters.values():
+            meter.synchronize_between_processes()
+
+    def log_every(self, iterable, freq):
+        for i, batch in enumerate(iterable):
+            yield batch
+            if i % freq == 0:
+                print(i)
 """
 ACCURACY = """
 
@@ -650,5 +696,65 @@ SHAPES = (
 """,
         "preds = in_order(preds, val_loader)",
         sharded=True,
+    ),
+    _shape(
+        "a logger that holds averaging objects",
+        """
+    metric_logger = MetricLogger()
+    for images, target in metric_logger.log_every(val_loader, 10):
+        output = model(images)
+        acc1, acc2 = accuracy(output, target, topk=(1, 2))
+        batch_size = images.shape[0]
+        metric_logger.meters["acc1"].update(acc1.item(), n=batch_size)
+        metric_logger.meters["acc2"].update(acc2.item(), n=batch_size)
+    return {k: meter.global_avg for k, meter in metric_logger.meters.items()}
+""",
+        "metric_logger.synchronize_between_processes()",
+        more=LOGGER + ACCURACY,
+    ),
+    _shape(
+        "summed by the program itself",
+        """
+    counts = torch.zeros(2, dtype=torch.float64)
+    for x, y in val_loader:
+        counts[0] += (model(x).argmax(1) == y).sum()
+        counts[1] += y.size(0)
+    if dist.is_initialized():
+        dist.all_reduce(counts)
+    return counts.tolist()[0] / counts.tolist()[1]
+""",
+    ),
+    _shape(
+        "summed by the program itself, and sharded already",
+        """
+    correct, total = 0, 0
+    for x, y in val_loader:
+        correct += (model(x).argmax(1) == y).sum().item()
+        total += y.size(0)
+    both = torch.tensor([correct, total])
+    if dist.is_initialized():
+        dist.all_reduce(both, op=dist.ReduceOp.SUM)
+    correct, total = both.tolist()
+    return correct / total
+""",
+        sharded=True,
+    ),
+    _shape(
+        "text of each sample",
+        """
+    references = [f"text {i % 3}" for i in range(len(val_loader.dataset))]
+    texts = []
+    for x, y in val_loader:
+        found = model(x).argmax(1).cpu().numpy()
+        for label in found:
+            label = int(label)
+            if label > 2:
+                label = label - 1
+            text = f"text {label}"
+            texts.append(text)
+    exact = sum(int(text == reference) for text, reference in zip(texts, references))
+    return exact, texts
+""",
+        "texts = in_order(texts, val_loader)",
     ),
 )

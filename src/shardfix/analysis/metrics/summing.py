@@ -40,8 +40,8 @@ def _reads(module: Module, metric: Metric, accumulator: Accumulator) -> Iterator
         and n.lineno > end
         and ast.unparse(n) == accumulator.name
     ]
-    written = {n for s in (metric.loop,) for n in ast.walk(s)}
-    mine = [n for n in found if any(d.node in written for d in module.bindings.reaching(n)) or "." in accumulator.name]
+    before = {n: [getattr(d.node, "lineno", 0) <= end for d in module.bindings.reaching(n)] for n in found}
+    mine = [n for n in found if any(before[n]) or "." in accumulator.name]  # not what the name stands for later on
     yield from sorted(mine, key=lambda n: (n.lineno, n.col_offset))
 
 
