@@ -61,12 +61,14 @@ def test_wheel_holds_every_file_of_the_project(wheel: Path) -> None:
     assert {"shardfix/py.typed", "shardfix/codemods/__init__.py"} <= held.keys()
 
 
-def test_wheel_holds_the_licence_and_the_command(wheel: Path) -> None:
+def test_wheel_holds_the_licence_the_command_and_the_pytest_plugin(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (licence,) = (name for name in archive.namelist() if name.endswith("/licenses/LICENSE"))
         (entry_points,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
         assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
-        assert archive.read(entry_points).decode() == "[console_scripts]\nshardfix = shardfix.cli:main\n"
+        assert archive.read(entry_points).decode() == (
+            "[console_scripts]\nshardfix = shardfix.cli:main\n\n[pytest11]\nshardfix = shardfix.pytest_plugin\n"
+        )
 
 
 def test_installed_codemods_are_importable_under_the_package(wheel: Path, tmp_path: Path) -> None:
