@@ -9,6 +9,7 @@ from typing import Any
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test
 from shardfix.proof.choices import text_of
@@ -130,6 +131,9 @@ class Afterwards:
         Raises:
             Stop: it puts the ranks' parts together in a way that is not followed.
         """
+        for node in ast.walk(s):
+            if isinstance(node, ast.Call) and self._reduces(node) and not self._is_all_reduce(node):
+                raise self.stop(f"the program's own `{text_of(node.func)}` is not followed", node)
         before = dict(self.tracked), list(self.kept), set(self.unchanged), set(self.weighted)
         try:
             return self._followed(s)
@@ -138,6 +142,22 @@ class Afterwards:
                 raise
             self.tracked, self.kept, self.unchanged, self.weighted = before
             return self._as_one(s)
+
+    def _reduces(self, node: ast.Call) -> bool:
+        """Whether a call, not one of those that were added, combines values across ranks."""
+        if last_name(node.func) in _COLLECTIVE:
+            return False
+        if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in self.meters:
+            return False  # its method is known
+        inner = self.module.called_function(node)
+        return is_reduction(self.module, node) or (
+            inner is not None and find_reduction(self.module.home(inner), inner) is not None
+        )
+
+    def _is_all_reduce(self, node: ast.Call) -> bool:
+        """``dist.all_reduce(counts)``, a sum over the ranks in place."""
+        plain = "torch.distributed.all_reduce" in self.module.callee(node) and len(node.args) == 1
+        return plain and all(k.arg == "op" and last_name(k.value).upper() == "SUM" for k in node.keywords)
 
     def _as_one(self, s: ast.stmt) -> list[ast.stmt]:
         """A statement that is not run: what it reads of the gathered values decides all that it writes."""
@@ -267,6 +287,8 @@ class Afterwards:
             return []
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         text = ast.unparse(receiver) if receiver is not None else ""
+        if self._is_all_reduce(node) and self.follows(node.args[0]):
+            return [ast.Expr(call(ast.Attribute(name("dist"), "all_reduce", ast.Load()), self.value(node.args[0])))]
         if text in self.meters and isinstance(node.func, ast.Attribute) and node.func.attr == self.meters[text].method:
             self.stand_ins[text_of(node)] = "sums the meter over the ranks"
             return [ast.Expr(call(ast.Attribute(name(self.tracked[text]), "REDUCE", ast.Load()), name("reduced")))]
