@@ -1,0 +1,80 @@
+"""A gather in a prepared evaluation becomes gather_for_metrics where it gathers one row for each sample."""
+
+from __future__ import annotations
+
+import pytest
+from plans import edited, planned
+
+from shardfix.analysis.model import Options
+
+HEAD = (
+    "import torch\nfrom accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n"
+    "accelerator = Accelerator()\nval_loader = DataLoader(val_set, batch_size=4)\n"
+    "val_loader, model = accelerator.prepare(val_loader, model)\nmodel.eval()\nfor step, (x, y) in enumerate(val_loader):\n"
+)
+UNSAFE = Options(sanitizer="off", unsafe=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("    preds.append(accelerator.gather(model(x)))\n", id="outputs"),
+        pytest.param(
+            "    p, r = accelerator.gather((model(x).argmax(-1), y))\n    metric.add_batch(p, r)\n", id="a tuple"
+        ),
+        pytest.param("    metric.add_batch(accelerator.gather(y), accelerator.gather(model(x) > 0))\n", id="twice"),
+    ],
+)
+def test_one_row_for_each_sample(body: str) -> None:
+    (change,) = planned(HEAD + body).changes
+
+    assert (change.codes, change.tier) == (("SHD507",), "safe")
+    after = edited(HEAD + body)
+    assert after == HEAD + body.replace("accelerator.gather(", "accelerator.gather_for_metrics(")
+    assert planned(after).changes == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("    losses.append(accelerator.gather(model(x, y).loss))\n", id="one value for a batch"),
+        pytest.param("    n += accelerator.gather((model(x) == y).sum()).sum()\n", id="a count"),
+        pytest.param("    preds += accelerator.gather_object(y)\n", id="objects"),
+        pytest.param("    preds.append(accelerator.gather(model(x).argmax(-1).view(-1)))\n", id="tokens, perhaps"),
+        pytest.param(
+            "    ids = model.generate(x, num_return_sequences=3)\n    preds.append(accelerator.gather(ids))\n",
+            id="several rows for a sample",
+        ),
+    ],
+)
+def test_what_is_not_one_row_for_each_sample_is_reported(body: str) -> None:
+    for options in (None, UNSAFE):
+        (report,) = planned(HEAD + body, options).reports
+        assert report.changes == ()
+        assert [f.code for f in report.findings] == ["SHD707"]
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        pytest.param("    p.append(accelerator.gather(model(x)))\np = torch.cat(p)[: len(val_set)]\n", 10, id="behind"),
+        pytest.param(
+            "    p = accelerator.gather(model(x))\n    if step == len(val_loader) - 1:\n"
+            "        p = p[: len(val_loader.dataset) - samples_seen]\n    samples_seen += len(p)\n",
+            8,
+            id="in the last batch",
+        ),
+    ],
+)
+def test_what_is_cut_off_by_hand_is_right(body: str, line: int) -> None:
+    (report,) = planned(HEAD + body).reports
+    assert (report.changes, report.findings) == ((), ())
+    assert report.why == f"line {line} cuts off by hand what prepare() repeats"
+
+
+def test_a_mean_loss_for_each_sample_is_not_quite_right_either_way() -> None:
+    text = HEAD + "    losses.append(accelerator.gather(model(x, y).loss.repeat(4)))\n"
+    assert planned(text).changes == ()
+    (change,) = planned(text, UNSAFE).changes
+    assert (change.codes, change.tier) == (("SHD507",), "unsafe")
+    assert "the mean of the last batch still holds the repeated samples" in change.reason
