@@ -10,7 +10,8 @@ from shardfix.analysis.model import Options
 HEAD = (
     "import torch\nfrom accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n"
     "accelerator = Accelerator()\nval_loader = DataLoader(val_set, batch_size=4)\n"
-    "val_loader, model = accelerator.prepare(val_loader, model)\nmodel.eval()\nfor step, (x, y) in enumerate(val_loader):\n"
+    "val_loader, model = accelerator.prepare(val_loader, model)\nmodel.eval()\n"
+    "for step, (x, y) in enumerate(val_loader):\n"
 )
 UNSAFE = Options(sanitizer="off", unsafe=True)
 
