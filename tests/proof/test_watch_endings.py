@@ -45,7 +45,8 @@ LOADER = "train.py:9"
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PATIENCE_ALONE", 2.0)
+    monkeypatch.setattr(watching, "PATIENCE_IN_VAIN", 2.0)
+    monkeypatch.setattr(watching, "PATIENCE", 6.0)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from types import TracebackType
 _CLEANER = 'cat >/dev/null; sleep 1; rm -rf -- "$1"'
 _LONGEST = 44  # of the path for temporary files: those that the ranks bind sockets in are longer, and 107 is the most
 _BUSY = frozenset("RD")  # running or on the disk, as /proc has it
+_GONE = frozenset("ZX")  # ended
 
 
 class Folder:
@@ -105,6 +106,7 @@ class Processes:
         for pid in started:  # some start sessions of their own, as torchrun does
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        _wait_for_end_of(set(started), {child.pid for child in self.children if child.returncode is None})
         for place, child in enumerate(self.children):
             if child.returncode is None:
                 child.wait()
@@ -112,6 +114,7 @@ class Processes:
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         _kill_group(child)  # it is not reaped yet, so the number of its group is still its own
+        _wait_for_end_of(set(), {child.pid})
         child.wait()
 
     def busy(self) -> dict[int, float]:
@@ -161,6 +164,15 @@ def _has_ended(child: subprocess.Popen[bytes]) -> bool:
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
+
+
+def _wait_for_end_of(pids: set[int], sessions: set[int]) -> None:
+    """What is killed takes a moment to go; nothing may be there any more once the leaders are reaped."""
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline and any(
+        one.state not in _GONE and (one.pid in pids or one.session in sessions) for one in _all_processes()
+    ):
+        time.sleep(0.01)
 
 
 def _all_processes() -> Iterator[_Process]:

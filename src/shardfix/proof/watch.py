@@ -24,8 +24,8 @@ from .own_processes import Folder, Processes
 from .records import Event, observed_loaders, read_events, standing
 
 OBSERVER = Path(__file__).parent / "observe"
-PATIENCE_ALONE = 5.0  # seconds without any movement, once a rank has ended
-PATIENCE = 20.0  # the same while all run: a download or a compiler may keep them waiting
+PATIENCE_IN_VAIN = 5.0  # seconds without any movement, where all that run stand in collectives
+PATIENCE = 20.0  # the same wherever they stand: a download may keep them waiting
 Launch = Literal["ranks", "self"]
 LOOK = 0.1  # seconds between two looks
 IDLE = 0.15  # of a processor: what waits in a collective uses less
@@ -158,12 +158,11 @@ def _wait(
         stopped = _stopped(folder)
         if stopped >= len(running) and program.launch == "ranks":
             return "asked", {}
-        patience = PATIENCE if len(running) == len(processes.children) and not stopped else PATIENCE_ALONE
-        if stopped and now - moved > PATIENCE_ALONE / 2:
+        if stopped and now - moved > PATIENCE_IN_VAIN / 2:
             return "asked", {}
-        if now - moved > patience:
+        if now - moved > PATIENCE:
             return "hang", _stacks(processes, folder)
-        if patience == PATIENCE and now - moved > PATIENCE_ALONE and asked != moved:
+        if now - moved > PATIENCE_IN_VAIN and asked != moved:
             asked = moved  # once for each time that nothing moves
             stacks = _stacks(processes, folder)
             if stacks and all(map(_waits_for_others, stacks.values())):
