@@ -431,6 +431,34 @@ class NoRecord:
         pass
 
 
+class Outbox:
+    """Answers on their way to the parent: many in one write, and none held back for long by the program after it.
+
+    Each write of its own would wake the parent, which costs more than most programs.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.held: list[bytes] = []
+        self.lock = threading.Lock()
+        threading.Thread(target=self.deliver, daemon=True).start()
+
+    def put(self, answer: bytes) -> None:
+        with self.lock:
+            self.held.append(answer)
+
+    def send(self) -> None:
+        with self.lock:
+            data, self.held = b"".join(self.held), []
+            while data:
+                data = data[os.write(self.fd, data) :]
+
+    def deliver(self) -> None:
+        while True:
+            time.sleep(0.02)
+            self.send()
+
+
 def collectives(group: Group) -> Any:
     """How many collectives this rank has taken part in; None where that is not known."""
     if not group.grouped or group.world == 1:
@@ -477,6 +505,7 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
         sys.argv[:] = [os.path.join(group.imports[0], "recipe.py")]
         os.chdir(group.imports[-1])
     count = 0
+    outbox = Outbox(answers)
     with os.fdopen(commands, "rb") as inbox:
         for line in inbox:
             for task in json.loads(line):
@@ -489,13 +518,12 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
                 before = collectives(group)
                 said = run_program(task, names, progress)
                 said["collectives"] = None if before is None else collectives(group) - before
-                answer = json.dumps(said, separators=(",", ":")).encode() + b"\n"
+                outbox.put(json.dumps(said, separators=(",", ":")).encode() + b"\n")
                 progress(0, 0, 0)
-                while answer:
-                    answer = answer[os.write(answers, answer) :]
                 count += 1
                 if count % 256 == 0:
                     gc.collect()
+            outbox.send()
     os._exit(0)
 
 
