@@ -166,18 +166,23 @@ EVALUATION = (
     ),
     Idiom(
         "V3",
-        "counts are reduced, and padding would be counted",
-        everywhere("ddp refused SHD906"),
+        "counts are reduced, and padding would be counted: it is left out",
+        edited("ddp", "SHD305"),
         """
   import torch
   import torch.distributed as dist
   from torch.utils.data import DataLoader
++ from torch.utils.data.distributed import DistributedSampler
++ from shardfix.evaluation import unpadded
 
 
   @torch.no_grad()
   def main(val_set, model):
       dist.init_process_group("nccl")
-      val_loader = DataLoader(val_set, batch_size=8)
+-     val_loader = DataLoader(val_set, batch_size=8)
++     val_sampler = DistributedSampler(val_set, shuffle=False)
++     val_loader = DataLoader(val_set, batch_size=8, sampler=val_sampler)
++     val_loader = unpadded(val_loader)
       correct = torch.zeros(2)
       for images, labels in val_loader:
           correct[0] += (model(images) == labels).sum()
@@ -188,18 +193,20 @@ EVALUATION = (
     ),
     Idiom(
         "V3",
-        "a sharded evaluation whose reduced count holds the padding",
-        everywhere("ddp refused SHD502"),
+        "a sharded evaluation whose reduced count held the padding",
+        {"auto ddp": "ddp edit SHD506", "accelerate": "ddp refused SHD502"},
         """
   import torch
   import torch.distributed as dist
   from torch.utils.data import DataLoader, DistributedSampler
++ from shardfix.evaluation import unpadded
 
 
   @torch.no_grad()
   def main(val_set, model):
       dist.init_process_group("nccl")
       val_loader = DataLoader(val_set, batch_size=8, sampler=DistributedSampler(val_set, shuffle=False))
++     val_loader = unpadded(val_loader)
       correct = torch.zeros(2)
       for images, labels in val_loader:
           correct[0] += (model(images) == labels).sum()
