@@ -27,7 +27,7 @@ def of_mesh(slicer: Slicer, node: ast.expr, depth: int) -> ast.expr | None:
         return None
     key: ast.expr | None = node.args[0] if len(node.args) == 1 and not node.keywords else None
     if isinstance(base, ast.Subscript) and not node.args:
-        base, key = base.value, base.slice
+        key, base = base.slice, base.value
     made = [d.value for d in slicer.definitions(base) if isinstance(d.value, ast.Call)]
     if key is None or len(made) != 1 or not isinstance(made[0], ast.Call) or last_name(made[0].func) != _MESH:
         return None
@@ -73,7 +73,7 @@ def worlds_of(slicer: Slicer, trees: list[ast.stmt]) -> tuple[int, ...]:
         s.targets[0].id: s.value for s in trees if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
     }
     by = _number(slicer, counted[0].right, variables) if counted else 0
-    return (2 * by, 3 * by) if 1 < by and 3 * by <= _LARGEST else ()
+    return (2 * by, 3 * by) if by > 1 and 3 * by <= _LARGEST else ()
 
 
 def _is(node: ast.expr, *names: str) -> bool:
