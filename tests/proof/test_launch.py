@@ -445,7 +445,6 @@ def test_what_is_trusted_may_import_and_nothing_else_may(tmp_path: Path) -> None
         assert not isinstance(seen, str)
         assert {(o.world, o.size, tuple(run.epochs[0] for run in o.ranks)) for o in seen if o.size == 24} == {
             (2, 24, tuple(tuple(tuple(range(r + b * 8, r + b * 8 + 8, 2)) for b in range(3)) for r in range(2))),
-            (3, 24, tuple(tuple(tuple(range(r + b * 12, r + b * 12 + 12, 3)) for b in range(2)) for r in range(3))),
             (1, 24, (tuple(tuple(range(b * 4, b * 4 + 4)) for b in range(6)),)),
         }
         proofs = verifier.prove([untrusted, fails, leaves, recipe("right", PLAIN, TRAIN, "unsharded")])

@@ -316,6 +316,33 @@ def forget_accelerators() -> None:
     GradientState._reset_state()
 
 
+class Accelerators:
+    """Makes Accelerators as recipes ask for them; one that the last program made alike serves the next one too.
+
+    To make one takes longer than to read a loader. Nothing that a recipe may do changes how it shards.
+    """
+
+    def __init__(self) -> None:
+        self.settings: Any = None
+        self.last: Any = None
+
+    def __call__(self, **settings: Any) -> Any:
+        from accelerate import Accelerator
+
+        if self.last is None or settings != self.settings:
+            forget_accelerators()
+            self.settings, self.last = None, None
+            made = Accelerator(**settings)
+            if not all(value is None or isinstance(value, (bool, int, str)) for value in settings.values()):
+                return made  # what an object of settings holds is not compared
+            self.settings, self.last = settings, made
+        self.last._dataloaders.clear()
+        return self.last
+
+    def forget(self) -> None:
+        self.last = None
+
+
 def line_of(exception: BaseException, folders: list[str]) -> str:
     """The last line of the folders' own files that an exception went through, as ``path:line``."""
     found = ""
@@ -505,18 +532,22 @@ def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> N
         sys.argv[:] = [os.path.join(group.imports[0], "recipe.py")]
         os.chdir(group.imports[-1])
     count = 0
-    outbox = Outbox(answers)
+    outbox, accelerators = Outbox(answers), Accelerators()
     with os.fdopen(commands, "rb") as inbox:
         for line in inbox:
             for task in json.loads(line):
                 del ACCESSED[:]
                 unknown, trusted = dict(task["unknown"]), task["imports"] is not None
                 names = namespace(rank, group.world, group.grouped, task["size"], unknown, task["accelerate"], trusted)
-                if task["accelerate"]:
+                if task["accelerate"] and trusted:
                     forget_accelerators()
+                elif task["accelerate"]:
+                    names["Accelerator"] = accelerators
                 seed_everything(1234 + 7919 * rank)  # ranks are seeded differently on purpose
                 before = collectives(group)
                 said = run_program(task, names, progress)
+                if said["error"]:
+                    accelerators.forget()
                 said["collectives"] = None if before is None else collectives(group) - before
                 outbox.put(json.dumps(said, separators=(",", ":")).encode() + b"\n")
                 progress(0, 0, 0)
@@ -904,6 +935,9 @@ def observe(
     batches = {(row, place): batch_of(places[0], PROBE, row) for row in rows for place in places}
     for _ in range(2):
         sizes = {(row, place): sizes_for(batches[row, place], place[0]) for row in rows for place in places}
+        for row, place in sizes:
+            if place != places[0]:
+                sizes[row, place] = sizes[row, place][1:2]  # more ranks are for the padding: the ragged size
         shared: dict[Any, list[Ask]] = {row: [] for row in rows}
         alone: dict[Any, list[list[Ask]]] = {}
         # with data-parallel groups, the ranks of one model are what one process is
