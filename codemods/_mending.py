@@ -10,6 +10,7 @@ from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.spelling import below_imports
 from shardfix.analysis.metrics.collation import gives_lists
+from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.summing import not_summed
 from shardfix.analysis.metrics.understanding import understand
@@ -36,12 +37,14 @@ class Mended:
     Args:
         loops: the loops; other loaders that they go over are to be shared out too.
         inexact: why the value is not quite that of one process; empty where it is.
+        doubts: why it may not be put together at all, or not from the right samples; empty where it is.
     """
 
     loops: tuple[ast.For, ...]
     edits: tuple[Edit, ...]
     inexact: tuple[str, ...]
     evidence: tuple[Evidence, ...]
+    doubts: tuple[str, ...] = ()
 
 
 def mended(site: Site) -> Mended | Hindrance:
@@ -54,6 +57,7 @@ def mended(site: Site) -> Mended | Hindrance:
     loops: list[ast.For] = []
     edits: list[Edit] = []
     inexact: list[str] = []
+    doubts: list[str] = []
     evidence: list[Evidence] = []
     examples = gives_lists(site.module, site.arguments.value("collate_fn"))
     for use in site.flow.of("iterate"):
@@ -70,6 +74,9 @@ def mended(site: Site) -> Mended | Hindrance:
         if metric.loop in loops:
             continue
         loops.append(metric.loop)
+        away = stays_away(module, metric.loop, use.calls, site.flow.aliases)
+        if away is not None:
+            doubts.append(f"line {_line(away.node)}: {away.why}")
         if site.evaluation.reduction is not None:
             open_ = not_summed(module, metric) if metric.accumulators else None
             if open_ is not None:
@@ -87,7 +94,7 @@ def mended(site: Site) -> Mended | Hindrance:
         return Hindrance("no loop over it is seen", site.module.evidence(site.call))
     if not edits and not evidence:
         return Hindrance("nothing that the loop gathers is seen", site.module.evidence(loops[0]))
-    return Mended(tuple(loops), tuple(edits), tuple(inexact), tuple(evidence))
+    return Mended(tuple(loops), tuple(edits), tuple(inexact), tuple(evidence), tuple(doubts))
 
 
 def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
@@ -95,6 +102,8 @@ def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
     found = mended(site)
     if isinstance(found, Hindrance):
         return f"line {found.evidence.location.line} is not understood: {found.why}", (found.evidence,)
+    if found.doubts:
+        return f"it is not sure: {found.doubts[0]}", found.evidence
     if found.inexact:
         return f"its value would not be quite that of one process ({found.inexact[0]})", found.evidence
     others = [site.module.home(other).evidence(other) for other in other_loaders(site)]

@@ -73,7 +73,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     found: dict[Location, Mended] = {}
     for site in sites:
         result = mended(site) if _open(site) else None
-        if isinstance(result, Mended) and (options.unsafe or not result.inexact):
+        if isinstance(result, Mended) and (options.unsafe or not (result.inexact or result.doubts)):
             found[site.location] = result
     made = [_change(group, found) for group in _together(sites, found)]
     refused = tuple((m.location, m) for m in made if isinstance(m, Finding))
@@ -95,6 +95,7 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
     metrics = [found[site.location] for site in group]
     edits += [edit for metric in metrics for edit in metric.edits]
     inexact = list(dict.fromkeys(why for metric in metrics for why in metric.inexact))
+    doubts = list(dict.fromkeys(why for metric in metrics for why in metric.doubts))
     consequences = (
         "each rank evaluates its own share without the samples that only fill it up, and all ranks get the whole metric"
         if all(sharded)
@@ -107,10 +108,10 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         first.location,
         "reduce_eval_metrics",
         ("SHD506",) if all(sharded) else ("SHD305",),
-        "unsafe" if inexact else "safe",
+        "unsafe" if inexact or doubts else "safe",
         _title(all(sharded), summed=not any(metric.edits for metric in metrics)),
         tuple(dict.fromkeys(edits)),
-        reason=_reason(inexact),
+        reason="; ".join([*doubts[:1], *([_reason(inexact)] if inexact else [])]),
         consequences=consequences,
         evidence=(*first.owner_evidence, *(e for metric in metrics for e in metric.evidence)),
         also=tuple(site.location for site in group[1:]),

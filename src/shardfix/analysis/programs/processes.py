@@ -143,7 +143,7 @@ def is_main_test(test: ast.expr) -> bool:
             left, right = right, left
         if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod):
             left = left.left  # rank % processes_per_node: the first of each node
-        return is_rank(left) and isinstance(right, ast.Constant) and right.value == 0
+        return is_rank(left) and isinstance(right, ast.Constant) and right.value in (0, "0")
     return name_of(test) in _MAIN
 
 
@@ -242,6 +242,11 @@ def _guard_around(module: Module, node: ast.AST, depth: int) -> ast.expr | None:
             other = is_not_main_test(test) or _of_every_run_of_several(test)
             if previous is not outer.test and previous not in inside and other:
                 return outer.test
+        if isinstance(outer, ast.BoolOp) and isinstance(outer.op, ast.And) and previous in outer.values:
+            asked = outer.values[: outer.values.index(previous)]
+            first = next((v for v in asked if is_main_test(_meaning(module, v))), None)
+            if first is not None:
+                return first
         if isinstance(previous, ast.stmt):
             for earlier in _before(module, previous):
                 if isinstance(earlier, ast.If) and leaves(earlier.body):
@@ -284,13 +289,37 @@ def _meaning(module: Module, test: ast.expr) -> ast.expr:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _meaning(module, test.operand)
         return test if inner is test.operand else ast.UnaryOp(ast.Not(), inner)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_none(test.comparators[0]):
+        there = _held(module, test.left)
+        if there is not None and isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
+            return there
+        return (
+            ast.UnaryOp(ast.Not(), there) if there is not None and isinstance(test.ops[0], (ast.Is, ast.Eq)) else test
+        )
     if isinstance(test, ast.Name):
+        there = _held(module, test)
+        if there is not None:
+            return there
         values = {d.value for d in module.bindings.reaching(test) if d.kind == "assign" and d.index is None}
         if len(values) == 1 and len(module.bindings.reaching(test)) == 1:
             value = values.pop()
             if isinstance(value, (ast.Compare, ast.BoolOp)) or (value is not None and is_main_test(value)):
                 return value
     return test
+
+
+def _held(module: Module, node: ast.expr) -> ast.expr | None:
+    """The condition under which alone a name holds anything: ``rank == 0`` after ``writer = Writer() if rank == 0 else
+    None``."""
+    found = list(module.bindings.reaching(node))
+    value = found[0].value if len(found) == 1 and found[0].kind == "assign" and found[0].index is None else None
+    if not isinstance(value, ast.IfExp) or not is_main_test(value.test):
+        return None
+    return value.test if _is_none(value.orelse) and not _is_none(value.body) else None
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _of_every_run_of_several(test: ast.expr) -> bool:
