@@ -23,12 +23,12 @@ from shardfix.proof.model import Observation, Program, Recipe, observation_from_
 FEW = 1
 
 
-def loaders(number: int) -> list[Recipe]:
+def loaders(number: int, kinds: tuple[int, ...] = (0, 1, 2, 3, 4)) -> list[Recipe]:
     """Recipes of which no two are alike, so that nothing is known from another one: five kinds, in turn."""
-    return [recipe(n) for n in range(number)]
+    return [recipe(n, kinds[n % len(kinds)]) for n in range(number)]
 
 
-def recipe(n: int) -> Recipe:
+def recipe(n: int, kind: int) -> Recipe:
     batch = 2 + n % 7
     data = f"T = torch.utils.data\nD = DATASET('train{n}')\n"
     loader = f"loader = T.DataLoader(D, batch_size={batch}"
@@ -42,7 +42,7 @@ def recipe(n: int) -> Recipe:
         Program(f"accelerator = Accelerator(cpu=True)\n{data}{loader}, shuffle=True)\n"
                 "loader = accelerator.prepare(loader)"),
     )  # fmt: skip
-    program = kinds[n % len(kinds)]
+    program = kinds[kind]
     prepared = "Accelerator" in program.build
     owner = "accelerate" if prepared else "ddp"
     return Recipe(f"loader {n}", owner, "train", "stands", None, program, needs_accelerate=prepared)
@@ -87,6 +87,8 @@ def report(number: int, rounds: int) -> None:
         used.append((whole[1] - few[1]) / (number - FEW))
         seen = whole[2]
     middle = statistics.median
+    alone = {name: loaders(number, kinds) for name, kinds in (("DistributedSampler", (0, 1, 2, 3)), ("prepared", (4,)))}
+    apart = {name: (launch(all_of)[0] - middle(first)) / (number - FEW) for name, all_of in alone.items()}
     observed: list[list[Observation]] = [o for o in seen if not isinstance(o, str)]
     runs = sum(len(o.ranks) for one in observed for o in one) / number
     judging = seconds(lambda: [judge(r, o) for r, o in zip(many, observed, strict=True)]) / number
@@ -97,6 +99,8 @@ def report(number: int, rounds: int) -> None:
     print(f"import torch and accelerate          {middle(torch) * 1000:7.0f} ms")
     print(f"fork, rendezvous and {FEW} loader        {(middle(first) - middle(torch)) * 1000:7.0f} ms beside that")
     print(f"each further loader                  {middle(wall) * 1000:7.2f} ms, {min(wall) * 1000:.2f} at best")
+    for name, each in apart.items():
+        print(f"  if all are {name:25} {each * 1000:7.2f} ms")
     print(f"  in all ranks together              {middle(used) * 1000:7.2f} ms of processor time, {runs:.0f} runs")
     print(f"  its observations read from JSON    {reading * 1000:7.2f} ms of processor time")
     print(f"  judged                             {judging * 1000:7.2f} ms of processor time")
