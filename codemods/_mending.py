@@ -11,6 +11,7 @@ from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.spelling import below_imports
 from shardfix.analysis.metrics.collation import gives_lists
 from shardfix.analysis.metrics.coming import stays_away
+from shardfix.analysis.metrics.lengths import measured
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.summing import not_summed
 from shardfix.analysis.metrics.understanding import understand
@@ -58,6 +59,7 @@ def mended(site: Site) -> Mended | Hindrance:
     edits: list[Edit] = []
     inexact: list[str] = []
     doubts: list[str] = []
+    settled: list[ast.expr] = []
     evidence: list[Evidence] = []
     examples = gives_lists(site.module, site.arguments.value("collate_fn"))
     for use in site.flow.of("iterate"):
@@ -87,9 +89,13 @@ def mended(site: Site) -> Mended | Hindrance:
         if isinstance(behind, Hindrance):
             return behind
         edits += behind
+        settled += metric.steps
         inexact += [f"line {_line(a.write)}: {a.why}" for a in metric.accumulators if a.why]
         inexact += [f"line {_line(s)}: it divides by the number of batches" for s in metric.steps]
         evidence += [module.evidence(a.write) for a in metric.accumulators]
+    read = measured(site.module, site.flow, settled)
+    if read is not None:
+        return Hindrance(read.why, site.module.home(read.node).evidence(read.node))
     if not loops:
         return Hindrance("no loop over it is seen", site.module.evidence(site.call))
     if not edits and not evidence:

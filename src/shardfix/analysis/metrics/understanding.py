@@ -12,13 +12,18 @@ from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
 from shardfix.analysis.metrics.gathering import Gathering, Write
+from shardfix.analysis.metrics.lengths import reckoned_before
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_world_size
 
 _AROUND = frozenset({"enumerate", "tqdm", "track", "progress_bar", "log_every", "iter", "list", "Bar", "Progbar"})
 _LAST = frozenset({"median", "avg", "value", "max", "val", "deque"})
-_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.IfExp)
+_BLOCKS = (
+    *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.IfExp, ast.BoolOp, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+_LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -276,7 +281,10 @@ class _Afterwards:
             if node in self.inside or self.module.home(node) is not self.module or not isinstance(node, ast.Call):
                 continue
             if self.module.scope(node) is self.scope and self._divides(node):
-                if self._unconditional(node):
+                again = reckoned_before(self.module, self.loop, node)
+                if again is not None:
+                    self.obstacles.append(again)
+                elif self._unconditional(node):
                     self._steps.append(node)
                 else:
                     self._refuse(self.module.statement(node), "it divides by the number of batches on some paths only")
@@ -338,9 +346,15 @@ class _Afterwards:
         return [r for d in made for r in self.module.bindings.readers(d) if r not in self.inside]
 
     def _unconditional(self, node: ast.AST) -> bool:
-        """Whether every rank that runs the loop runs a place too."""
+        """Whether every rank that runs the loop runs a place too, and just once."""
         around = set(self.module.around(self.loop))
-        return all(n in around for n in self.module.around(node) if isinstance(n, _BLOCKS))
+        if not all(n in around for n in self.module.around(node) if isinstance(n, _BLOCKS)):
+            return False
+        if self.module.scope(node) is not self.scope:
+            return False
+        end, here = self.loop.end_lineno or self.loop.lineno, getattr(node, "lineno", 0)
+        between = (n for n in ast.walk(self.scope) if end < getattr(n, "lineno", 0) < here)
+        return not any(isinstance(n, _LEAVES) and self.module.scope(n) is self.scope for n in between)
 
 
 def _tests_none(node: ast.AST) -> bool:
