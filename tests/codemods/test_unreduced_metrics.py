@@ -148,13 +148,13 @@ def test_a_name_of_ours_that_is_taken() -> None:
     [
         ("F.cross_entropy(model(x), y).item()", "`F.cross_entropy(model(x), y).item()` is a mean over the batch"),
         ("F.cross_entropy(model(x), y).item() * 4", "is a mean over the batch"),
-        ("loss_of(model(x), y).item() * len(y)", "`loss_of(model(x), y).item()` is not seen to be a sum"),
+        ("loss_of(model(x), y).item() * len(y)", "`loss_of(model(x), y)` is not seen to be a sum"),
         ("model(x).sum()", "`model(x).sum()` is not seen to be a sum over the batch's samples"),
         ("F.cross_entropy(model(x).view(-1, 9), y.view(-1)).item() * len(y)", "is not seen to be a sum"),
         ("F.cross_entropy(model(x), y, ignore_index=0) * len(y)", "is not seen to be a sum"),
         ("F.cross_entropy(model(x).transpose(1, 2), y) * len(y)", "is not seen to be a sum"),
         ("1", "it counts batches, of which several ranks may have more"),
-        ("y.numel()", "`y.numel()` is not seen to be a sum"),
+        ("y.max()", "`y.max()` is not seen to be a sum"),
     ],
 )
 def test_a_value_that_would_not_be_that_of_one_process(added: str, why: str) -> None:

@@ -66,7 +66,7 @@ def _made(module: Module, node: ast.expr, depth: int) -> list[ast.Call]:
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda", "cpu", "half", "float"):
             return _made(module, receiver, depth) if receiver is not None else []
-        return [node]
+        return _returned(module, node, depth) or [node]
     if isinstance(node, ast.IfExp):
         return [*_made(module, node.body, depth), *_made(module, node.orelse, depth)]
     own = module.home(node)
@@ -86,6 +86,22 @@ def _made(module: Module, node: ast.expr, depth: int) -> list[ast.Call]:
             return []
         for value in given:
             made = _made(own.home(value), value, depth + 1) if value is not None else []
+            if not made:
+                return []
+            found += made
+    return found
+
+
+def _returned(module: Module, call: ast.Call, depth: int) -> list[ast.Call]:
+    """The calls that make what a factory of the project returns."""
+    functions = module.called_functions(call)
+    if len(functions) != 1 or functions[0].name == "__init__" or depth > _DEPTH:
+        return []
+    home = module.home(functions[0])
+    found: list[ast.Call] = []
+    for n in ast.walk(functions[0]):
+        if isinstance(n, ast.Return) and home.function(n) is functions[0]:
+            made = _made(home, n.value, depth + 1) if n.value is not None else []
             if not made:
                 return []
             found += made

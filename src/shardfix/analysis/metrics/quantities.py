@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 # samples: one row for each sample of the batch, in order. elements, transposed: the samples' values in another shape,
@@ -43,11 +43,13 @@ class Value:
     Args:
         items: the values of a tuple (``items``) by position, or the one that stands for all of a ``list``.
         what: for what is unknown, the expression that hides it.
+        whole: whether it is seen to be whole numbers, of which a sum stays what it is as an ``int``.
     """
 
     kind: Kind
     items: tuple[Value, ...] = ()
     what: ast.AST | None = None
+    whole: bool = False
 
     def item(self, index: int | None = None) -> Value:
         """One of the values of a tuple or a list."""
@@ -55,14 +57,14 @@ class Value:
             return self.items[0]
         if self.kind == "items" and index is not None and -len(self.items) <= index < len(self.items):
             return self.items[index]
-        return UNKNOWN if self.kind in ("items", "unknown") else Value(self.kind)
+        return UNKNOWN if self.kind in ("items", "unknown") else Value(self.kind, whole=self.whole)
 
 
 UNKNOWN = Value("unknown")
 CONSTANT = Value("constant")
 SAMPLES = Value("samples")
 SAMPLE = Value("sample")
-COUNT = Value("count")
+COUNT = Value("count", whole=True)
 SUM = Value("sum")
 MEAN = Value("mean")
 OUTPUT = Value("output")
@@ -88,7 +90,8 @@ def either(values: list[Value]) -> Value:
     if len(set(values)) == 1:
         return values[0]
     if len(kinds) == 1 and not any(v.items for v in values):
-        return next((v for v in values if v.what is not None), values[0])
+        least = replace(values[0], whole=all(v.whole for v in values))
+        return next((v for v in values if v.what is not None), least)
     if kinds <= {"samples", "output"}:
         return OUTPUT
     if kinds <= {"sample", "constant"}:
@@ -125,25 +128,45 @@ def operated(op: ast.operator, left: Value, right: Value) -> Value:
     kinds = (left.kind, right.kind)
     if "unknown" in kinds:
         return left if left.kind == "unknown" else right
+    if isinstance(op, ast.MatMult):
+        return multiplied(left, right)
     if not (set(kinds) & {"sum", "count", "mean", "part"}):
-        return paired(left, right)
+        return both(op, left, right)
     if isinstance(op, ast.Mult):
         return _product(left, right)
     if isinstance(op, ast.Div):
         return _quotient(left, right)
     if isinstance(op, (ast.Add, ast.Sub)):
         if set(kinds) <= TOTALS:
-            return SUM
+            return Value("sum", whole=left.whole and right.whole)
         if set(kinds) <= {"mean", "constant"}:
             return MEAN
     return UNKNOWN
+
+
+def both(op: ast.operator, left: Value, right: Value) -> Value:
+    """What arithmetic makes of the rows of two values; of comparisons, ``&`` and ``|`` make comparisons."""
+    found = paired(left, right)
+    logical = isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor))
+    return replace(found, whole=True) if logical and left.whole and right.whole else found
+
+
+def multiplied(left: Value, right: Value) -> Value:
+    """What a product of matrices makes of two values: rows where only their last dimension is summed over."""
+    if "unknown" in (left.kind, right.kind):
+        return left if left.kind == "unknown" else right
+    if {left.kind, right.kind} <= {"sample", "constant"}:
+        return paired(left, right)
+    if left.kind in ("samples", "output") and right.kind == "constant":
+        return Value(left.kind)
+    return Value("transposed") if left.kind == "constant" and right.kind == "transposed" else UNKNOWN
 
 
 def _product(left: Value, right: Value) -> Value:
     kinds = {left.kind, right.kind}
     if "constant" in kinds:
         other = right if left.kind == "constant" else left
-        return SUM if other.kind == "count" else other
+        return SUM if other.kind == "count" else replace(other, whole=False)
     if kinds == {"mean", "count"}:
         return SUM
     if "part" in kinds and kinds <= {"part", "sum", "count"}:
@@ -153,7 +176,7 @@ def _product(left: Value, right: Value) -> Value:
 
 def _quotient(left: Value, right: Value) -> Value:
     if right.kind == "constant":
-        return SUM if left.kind == "count" else left
+        return SUM if left.kind == "count" else replace(left, whole=False)
     if right.kind == "count":
         return {"sum": MEAN, "count": CONSTANT, "constant": Value("part")}.get(left.kind, UNKNOWN)
     return UNKNOWN
@@ -173,7 +196,9 @@ __all__ = [
     "UNKNOWN",
     "Kind",
     "Value",
+    "both",
     "either",
+    "multiplied",
     "operated",
     "paired",
     "short",

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.changing import changed, is_list
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
+from shardfix.analysis.metrics.networks import gives_rows
 from shardfix.analysis.metrics.quantities import (
     BATCH,
     CONSTANT,
     COUNT,
     OUTPUT,
+    ROWS,
     SAMPLE,
     SAMPLES,
-    SUM,
     TOTALS,
     UNKNOWN,
     Value,
@@ -89,12 +92,11 @@ class Values:
         if isinstance(node, ast.Call):
             return self.call(node)
         if isinstance(node, ast.BinOp):
-            return operated(node.op, self.of(node.left), self.of(node.right))
+            return self._operated(node)
         if isinstance(node, ast.Compare):
             return self._compared(node)
         if isinstance(node, ast.UnaryOp):
-            value = self.of(node.operand)
-            return SUM if value.kind == "count" else value
+            return self._turned(node)
         if isinstance(node, ast.BoolOp):
             return self.together(node.values)
         if isinstance(node, ast.IfExp):
@@ -110,6 +112,22 @@ class Values:
         if isinstance(node, (ast.FormattedValue, ast.NamedExpr, ast.Starred)):
             return self.of(node.value)
         return CONSTANT if isinstance(node, ast.Slice) and not any(ast.iter_child_nodes(node)) else UNKNOWN
+
+    def _operated(self, node: ast.BinOp) -> Value:
+        found = operated(node.op, self.of(node.left), self.of(node.right))
+        if found.kind in ROWS - {"sample"} and (is_list(self, node.left) or is_list(self, node.right)):
+            return unknown(node)  # `+` puts lists behind one another, `*` repeats one
+        return found
+
+    def _turned(self, node: ast.UnaryOp) -> Value:
+        """A value with its sign turned; what `not` makes of a total is none."""
+        value = self.of(node.operand)
+        if value.kind in TOTALS | {"mean", "part"}:
+            signs = isinstance(node.op, (ast.USub, ast.UAdd))
+            return unknown(node) if not signs else replace(value, kind="sum") if value.kind == "count" else value
+        if isinstance(node.op, ast.Not) and value.kind in ROWS - {"sample"}:
+            return unknown(node)
+        return value
 
     def together(self, nodes: Sequence[ast.expr]) -> Value:
         """What a function of these values alone gives, which knows no other sample than theirs."""
@@ -128,7 +146,7 @@ class Values:
         definitions = self.module.bindings.reaching(node)
         if not definitions:
             return CONSTANT
-        found = [self._defined(d) for d in definitions]
+        found = [changed(self, d, self._defined(d)) for d in definitions]
         if len(found) > 1 and any(v.kind != "constant" for v in found):
             # `x = None` before the loop, or `if x is None: x = default`: the other value is what counts.
             found = [
@@ -239,9 +257,11 @@ class Values:
                 return self.iterated(iterable.args[0])
             if name == "range":
                 if len(iterable.args) == 1 and self.of(iterable.args[0]).kind == "count":
-                    return Value("sample")
+                    return unknown(iterable) if self._again(iterable) else Value("sample")
                 return self.together(iterable.args)
         value = self.of(iterable)
+        if value.kind in ("samples", "examples", "output") and self._again(iterable):
+            return unknown(iterable)
         if value.kind in ("samples", "examples"):
             return SAMPLE
         if value.kind in ("list", "items"):
@@ -249,6 +269,24 @@ class Values:
         if value.kind in ("output", "constant", "sample"):
             return value
         return unknown(iterable)
+
+    def _again(self, iterable: ast.expr) -> bool:
+        """Whether the batch is gone over for each of its samples, so that these are compared with one another."""
+        previous: ast.AST = iterable
+        for outer in self.module.around(iterable):
+            if outer is self.loop or outer not in self.inside:
+                return False
+            heads: list[ast.expr] = []
+            if isinstance(outer, _LOOPS) and previous is not outer.iter:
+                heads = [outer.iter]
+            elif isinstance(outer, _COMPREHENSIONS):
+                own = [g.iter for g in outer.generators]
+                place = next((i for i, g in enumerate(outer.generators) if g is previous), len(own))
+                heads = own[:place]
+            if any(self.iterated(h).kind in ("sample", "output", "unknown") for h in heads):
+                return True
+            previous = outer
+        return False
 
     # -- parts -----------------------------------------------------------------------------------------------
 
@@ -284,7 +322,10 @@ class Values:
             return SAMPLE if self._is_place(index) else unknown(node)
         if base.kind == "output":
             named = isinstance(index, ast.Constant) and index.value in _OWN_LOSS
-            return unknown(node) if named else OUTPUT
+            columns = isinstance(index, ast.Tuple) and len(index.elts) > 1 and isinstance(index.elts[0], ast.Slice)
+            if columns and isinstance(index, ast.Tuple) and _is_all(index.elts[0]):
+                return SAMPLES if all(self._fixed(e) for e in index.elts[1:]) else unknown(node)
+            return self._taken_from(node) if not named else unknown(node)
         if base.kind == "samples":
             if isinstance(index, ast.Tuple) and index.elts and _is_all(index.elts[0]):
                 return SAMPLES
@@ -298,6 +339,18 @@ class Values:
         if base.kind == "constant":
             return place if place.kind in ("constant", "sample", "samples") else unknown(node)
         return base if base.kind in ("sample", "unknown") else unknown(node)
+
+    def _fixed(self, index: ast.expr) -> bool:
+        """Whether an index is the same for all batches."""
+        return isinstance(index, ast.Slice) or self.of(index).kind == "constant"
+
+    def _taken_from(self, node: ast.Subscript) -> Value:
+        """Part of what a model gives: one of its outputs by name or number, or rows that a mask chooses."""
+        index = node.slice
+        if isinstance(index, (ast.Slice, ast.Tuple)):
+            return OUTPUT if isinstance(index, ast.Tuple) and _is_all(index.elts[0]) else unknown(node)
+        kind = self.of(index).kind
+        return OUTPUT if kind == "constant" else Value("elements") if kind == "samples" else unknown(node)
 
     def _is_place(self, index: ast.expr) -> bool:
         """Whether an index is the number that a loop over the samples counts."""
@@ -330,7 +383,9 @@ class Values:
             return self.together([node.left, node.comparators[0]])
         left, right = self.of(node.left), self.of(node.comparators[0])
         found = paired(left, right)
-        return SAMPLES if found.kind == "output" else found
+        if found.kind == "output":
+            return Value("samples", whole=True)
+        return replace(found, whole=True) if found.kind in ROWS else found
 
     def _chosen(self, node: ast.IfExp) -> Value:
         test = self.of(node.test).kind
@@ -404,31 +459,36 @@ class Values:
         return found if found is not None else self._opaque(call)
 
     def _project(self, call: ast.Call) -> Value | None:
-        """What a project function gives back for these arguments, if its returns are understood."""
+        """What the project functions that a call may run give back; None for a model's, and where there is none."""
         functions = self.module.called_functions(call)
-        if len(functions) != 1 or self.depth >= _DEPTH or isinstance(functions[0], ast.AsyncFunctionDef):
+        if not functions or any(f.name in ("__init__", "forward", "__call__") for f in functions):
             return None
-        function = functions[0]
-        if function.name in ("__init__", "forward", "__call__"):
-            return None
+        given = {self.of(a.value if isinstance(a, ast.Starred) else a).kind for a in arguments_of(call)}
+        if given <= {"constant", "time", "step"} or given <= {"constant", "sample", "place"}:
+            return None  # of one sample, or of none, it knows no other
+        return either([self._returned(call, f) for f in functions])
+
+    def _returned(self, call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        """What a function returns for these arguments."""
+        if self.depth >= _DEPTH or isinstance(function, ast.AsyncFunctionDef):
+            return unknown(call)
         given: dict[str, Value] = {}
         for argument in arguments_of(call):
             parameter = self.module.parameter_of(function, call, argument)
             if parameter is None:
-                return None
+                return unknown(call)
             given[parameter.arg] = self.of(argument)
         home = self.module.home(function)
         inner = Values(home, function, given=given, depth=self.depth + 1)
         returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and home.function(n) is function]
         values = [inner.of(r.value) for r in returns if r.value is not None]
         if not values or len(values) != len(returns):
-            return None
+            return unknown(call)
         found = either(values)
-        known = found.kind != "unknown" and not any(v.kind == "unknown" for v in found.items)
-        return found if known else None
+        return unknown(call) if found.kind == "unknown" else found
 
     def _opaque(self, call: ast.Call) -> Value:
-        """A function that is not looked into: it makes of rows what may be rows, of a sample what is one sample's."""
+        """A function that is not looked into: a model makes rows of rows, any makes of one sample what is one's."""
         values = [self.of(a.value if isinstance(a, ast.Starred) else a) for a in arguments_of(call)]
         if isinstance(call.func, ast.Attribute):
             values.append(self.of(call.func.value))
@@ -439,7 +499,7 @@ class Values:
             return CONSTANT
         if kinds == {"sample"}:
             return SAMPLE
-        if kinds <= {"samples", "output", "batch", "examples", "elements", "transposed", "sample"}:
+        if kinds <= {"samples", "output", "batch", "examples", "elements"} and gives_rows(self.module, call):
             return OUTPUT
         return unknown(call)
 

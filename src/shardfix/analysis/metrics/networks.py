@@ -1,0 +1,67 @@
+"""Whether what is called is a model, of which one row for each sample of a batch may be taken."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from shardfix.analysis.code.module import Module
+
+_WORDS = re.compile(
+    r"model|net|module|encoder|decoder|backbone|head|classif|generator|discriminator|student|teacher|bert|gpt|vit|policy",
+    re.IGNORECASE,
+)
+_OF_MODULES = frozenset({"eval", "train", "state_dict", "load_state_dict", "parameters", "requires_grad_", "half"})
+_DECODES = frozenset({"batch_decode"})  # transformers: one text for each row
+_SOFTMAX = frozenset({"torch.nn.Softmax", "torch.nn.LogSoftmax", "torch.nn.Softmin"})
+
+
+def gives_rows(module: Module, call: ast.Call) -> bool:
+    """Whether a call that is not read into runs a model (or decodes what one gives), by what is called.
+
+    A model is an object of a class of the project with ``forward``, a layer of torch, what is set to evaluate or told
+    by name; a criterion, a metric and a function of another library are none.
+    """
+    func = call.func
+    if isinstance(func, ast.Attribute) and func.attr in _DECODES:
+        return True
+    own = module.home(call)
+    if isinstance(func, ast.Call):
+        return any(q.startswith("torch.nn.") for q in own.callee(func)) and _layer(own, func)
+    if not isinstance(func, (ast.Name, ast.Attribute)):
+        return False
+    if any("." in q for q in own.callee(call) if not _of_project(own, q)):
+        return False
+    made = [d.value for d in own.bindings.reaching(func) if d.kind == "assign" and isinstance(d.value, ast.Call)]
+    layers = [m for m in made if any(q.startswith("torch.nn.") for q in own.callee(m))]
+    if layers:
+        return all(_layer(own, m) for m in layers)
+    named = ast.unparse(func)
+    if "loss" in named.lower() or "criterion" in named.lower():
+        return False
+    return bool(_WORDS.search(named)) or named == "self" or _is_module(own, func)
+
+
+def _of_project(module: Module, name: str) -> bool:
+    return bool(module.named(name))
+
+
+def _layer(module: Module, made: ast.Call) -> bool:
+    names = module.callee(made)
+    if names & _SOFTMAX:
+        along = [*made.args, *(k.value for k in made.keywords)]
+        fixed = [a.operand if isinstance(a, ast.UnaryOp) else a for a in along]
+        return bool(fixed) and all(isinstance(a, ast.Constant) and a.value for a in fixed)
+    return not any(q.endswith("Loss") for q in names)
+
+
+def _is_module(module: Module, func: ast.expr) -> bool:
+    """Whether an object of this name is somewhere told what only models are."""
+    for n in ast.walk(module.home(func).tree):
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _OF_MODULES:
+            if ast.unparse(n.func.value) == ast.unparse(func):
+                return True
+    return False
+
+
+__all__ = ["gives_rows"]

@@ -1,0 +1,153 @@
+"""How a value in an evaluation loop depends on the samples: what is not shown to be apart for each is unknown."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from loaders import module
+
+from shardfix.analysis.metrics.quantities import Value
+from shardfix.analysis.metrics.values import Values
+
+HEAD = """\
+import numpy as np
+import scipy.stats
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+
+def similarity(a, b):
+    return a @ b.t()
+
+
+def normed(d):
+    return (d - d.min()) / (d.max() - d.min())
+
+
+def shown(d):
+    return d.sigmoid() > 0.5
+
+
+def make_loss():
+    return nn.CrossEntropyLoss()
+
+
+criterion = make_loss()
+softmax = nn.Softmax(dim=1)
+over_samples = nn.Softmax(dim=0)
+model.eval()
+"""
+
+
+def value(expression: str, *before: str) -> Value:
+    """What an expression is, after these lines in the loop."""
+    lines = [*before, f"found = {expression}"]
+    found = module(HEAD + "for x, y in loader:\n" + "".join(f"    {line}\n" for line in lines))
+    loop = next(n for n in ast.walk(found.tree) if isinstance(n, ast.For))
+    last = next(
+        n
+        for n in ast.walk(loop)
+        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and n.targets[0].id == "found"
+    )
+    return Values(found, loop, loop).of(last.value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("(model(x).argmax(1) == y).sum().item()", "sum"),
+        ("(shown(model(x)) == y).sum()", "sum"),
+        ("(softmax(model(x)).argmax(1) == y).sum()", "sum"),
+        ("(F.softmax(model(x), dim=1).argmax(dim=1) == y).sum()", "sum"),
+        ("(F.softmax(model(x), -1)[:, 1] - y).abs().sum()", "sum"),
+        ("model(x)[:, 0].sum()", "sum"),
+        ("(torch.flip(model(x), [3]) - y).sum()", "sum"),
+        ("(torch.cat([model(x), model(x)], dim=1) - y).sum()", "sum"),
+        ("torch.where(y > 0, y, 0).sum()", "sum"),
+        ("np.bincount(4 * y.numpy() + model(x).argmax(1).numpy(), minlength=16).reshape(4, 4)", "sum"),
+        ("y.numel()", "sum"),
+        ("int((y == 1).sum())", "sum"),
+        ("int((y == 1).float().sum().item())", "sum"),
+        ("int(((y == 1) & (x > 0)).sum())", "sum"),
+        ("int(len(y))", "count"),
+        ("float(y.sum())", "sum"),
+        ("-(y == 1).sum()", "sum"),
+        ("((model(x) @ weights) - y).sum()", "sum"),
+        ("y.tolist()", "samples"),
+        ("y.unsqueeze(1).tolist()", "samples"),
+        ("sum(int(a == b) for a, b in zip(y.tolist(), model(x).argmax(1).tolist()))", "sum"),
+    ],
+)
+def test_what_is_apart_for_each_sample(expression: str, kind: str) -> None:
+    assert value(expression).kind == kind
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param("(similarity(model(x), x).argmax(1) == y).sum()", id="a project function compares the samples"),
+        pytest.param("(normed(model(x)[:, 0]) - y).abs().sum()", id="a project function norms by the batch"),
+        pytest.param("(model(x) / model(x).std() - y).sum()", id="divided by a deviation"),
+        pytest.param("(model(x).flip(0) - y).sum()", id="turned round"),
+        pytest.param("(torch.roll(model(x), 1) - y).sum()", id="rolled"),
+        pytest.param("(model(x) - torch.quantile(model(x)[:, 0], .5) - y).sum()", id="a quantile"),
+        pytest.param("sum(a == b for a, b in zip(sorted(model(x).tolist()), y.tolist()))", id="sorted"),
+        pytest.param("(torch.matmul(model(x), model(x).t()) - y).sum()", id="matmul of the rows"),
+        pytest.param("(scipy.stats.zscore(model(x)) - y).sum()", id="another library"),
+        pytest.param("(unseen(model(x)) - y).sum()", id="a function that is not seen"),
+        pytest.param("(model(x).clamp(max=model(x).mean()) - y).sum()", id="clamped by the batch"),
+        pytest.param("(F.softmax(model(x), dim=0) * y).sum()", id="softmax over the samples"),
+        pytest.param("(F.softmax(model(x)) * y).sum()", id="softmax over an unseen dimension"),
+        pytest.param("(F.normalize(model(x), dim=0) * y).sum()", id="normalized over the samples"),
+        pytest.param("(over_samples(model(x)) * y).sum()", id="a softmax module over the samples"),
+        pytest.param("int(y.sum())", id="a total cut off"),
+        pytest.param("abs((model(x)[:, 0] - y).sum())", id="the size of a total"),
+        pytest.param("(model(x)[:, 0] - y).sum().long()", id="a total as whole numbers"),
+        pytest.param("(y == 1).sum().bool()", id="a total as a truth"),
+        pytest.param("(model(x)[:, 0] - y).sum().half()", id="a total as a short float"),
+        pytest.param("(model(x)[:, 0] - y).sum().to(torch.int64)", id="a total to whole numbers"),
+        pytest.param("int(F.cross_entropy(model(x), y) * 100) * len(y)", id="a mean cut off"),
+        pytest.param("not (y == 1).sum().item()", id="not of a total"),
+        pytest.param("(unseen_loss(model(x), y) * y).sum()", id="a loss that is not seen"),
+        pytest.param("(y.unsqueeze(1) == y.unsqueeze(0)).sum()", id="each with each"),
+        pytest.param("y.unsqueeze(0).eq(y.unsqueeze(1)).sum()", id="each with each by a method"),
+        pytest.param("sum(int(a == b) for a in y.tolist() for b in y.tolist())", id="each with each one by one"),
+        pytest.param("y.tolist() * 2", id="a list repeated"),
+        pytest.param("y.tolist() + y.tolist()", id="a list behind another"),
+    ],
+)
+def test_what_depends_on_the_other_samples_of_the_batch(expression: str) -> None:
+    assert value(expression).kind == "unknown"
+
+
+def test_a_criterion_from_a_factory_gives_a_mean() -> None:
+    assert value("criterion(model(x), y)").kind == "mean"
+    assert value("(criterion(model(x), y) * y).sum()").kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        ("o[0] = 0.0", "unknown"),
+        ("o.reverse()", "unknown"),
+        ("o.sub_(o.mean())", "unknown"),
+        ("np.random.shuffle(o)", "unknown"),
+        ("o[y == 1] = 0.0", "sum"),
+        ("o[:, 0] = 0.0", "sum"),
+        ("o.clamp_(0, 1)", "sum"),
+    ],
+)
+def test_rows_that_are_changed_in_place(before: str, kind: str) -> None:
+    assert value("(o == y).sum()", "o = model(x)", before).kind == kind
+
+
+def test_a_batch_may_be_filled_by_name() -> None:
+    assert value("(model(**batch).logits == y).sum()", "batch = {'a': x}", "batch['b'] = y").kind == "sum"
+
+
+def test_what_samples_of_one_batch_leave_behind_is_not_one_samples() -> None:
+    lines = ("seen = set()", "for a in y.tolist():", "    seen.add(a)")
+    assert value("[a in seen for a in y.tolist()]", *lines).kind == "unknown"
