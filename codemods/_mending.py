@@ -14,6 +14,7 @@ from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.lengths import measured
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.summing import not_summed
+from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.sites import Site
@@ -85,6 +86,9 @@ def mended(site: Site) -> Mended | Hindrance:
                 return Hindrance(open_.why, module.evidence(open_.node))
             evidence += [module.evidence(a.write) for a in metric.accumulators]
             continue
+        again = reduced_later(module, metric.loop, [a.name for a in metric.accumulators])
+        if again is not None:
+            return Hindrance(again.why, module.home(again.node).evidence(again.node))
         behind = _behind(module, metric)
         if isinstance(behind, Hindrance):
             return behind

@@ -75,6 +75,9 @@ def _through(module: Module, metric: Metric, reads: list[ast.expr]) -> bool:
         made = made.func.value
     if not isinstance(made, ast.Call) or last_name(made.func) not in _MAKES or not isinstance(target, ast.Name):
         return False
+    parts = made.args[0].elts if made.args and isinstance(made.args[0], (ast.List, ast.Tuple)) else made.args[:1]
+    if any(r not in parts for r in reads):
+        return False  # a quotient: the mean of the ranks' means
     kept = [module.bindings.readers(d) for d in module.bindings.definitions_at(target, target.id)]
     readers = sorted((r for group in kept for r in group), key=lambda n: (n.lineno, n.col_offset))
     return bool(readers) and _is_summed(module, metric, readers[0])
