@@ -670,7 +670,15 @@ class Lookup:
         DataLoader(Lookup(), sampler=SubsetRandomSampler(range(5))),  # type: ignore[arg-type]
         DataLoader([], sampler=DistributedSampler([], num_replicas=2, rank=0)),
     ],
-    ids=repr,
+    ids=[
+        "endless",
+        "endless batches",
+        "endless, unbatched",
+        "looks up, sharded",
+        "looks up, in order",
+        "looks up, a subset",
+        "empty",
+    ],
 )
 def test_no_loader_makes_the_check_itself_fail(loader: Any, owner: str, action: Any) -> None:
     with warnings.catch_warnings():
