@@ -1,4 +1,4 @@
-"""Evaluates in forked gloo ranks and keeps what every rank read, summed, ordered and refused: for `test_evaluation_together.py`.
+"""Evaluates in forked gloo ranks and keeps what every rank read, summed, ordered and refused.
 
 Usage: python evaluation_ranks.py FOLDER (rendezvous and results go there: one `world-rank.pickle` for each rank)
 """
