@@ -31,12 +31,18 @@ def is_zero(node: ast.expr) -> bool:
         return bool(node.elts) and all(is_zero(e) for e in node.elts)
     if isinstance(node, ast.Dict):
         return all(is_zero(v) for v in node.values)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return is_zero(node.elt)
+    if isinstance(node, ast.DictComp):
+        return is_zero(node.value)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return isinstance(node.left, ast.List) and is_zero(node.left)
     if not isinstance(node, ast.Call):
         return False
     name = last_name(node.func)
     if name in ("tensor", "Tensor", "array") and node.args:
+        return is_zero(node.args[0])
+    if name in ("list", "tuple") and isinstance(node.func, ast.Name) and len(node.args) == 1:
         return is_zero(node.args[0])
     if name == "defaultdict":
         return len(node.args) == 1 and ast.unparse(node.args[0]) in ("int", "float")

@@ -12,7 +12,7 @@ from shardfix.analysis.loops.accumulation import names_bound, root_of
 from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
 from shardfix.analysis.metrics.altering import alters
 from shardfix.analysis.metrics.averages import averaged
-from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, summands
+from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
 from shardfix.analysis.metrics.quantities import Value, short
@@ -162,7 +162,7 @@ class Gathering:
     def _looped(self, s: ast.For | ast.AsyncFor, place: _Place) -> None:
         turn = self.values.iterated(s.iter).kind
         if place.per_sample:
-            inner = replace(place, once=False)
+            inner = replace(place, once=False, loosely=place.loosely or turn == "unknown")
         elif turn in ("sample", "output"):
             left = any(isinstance(n, (ast.Continue, ast.Break)) for b in s.body for n in ast.walk(b))
             inner = replace(place, per_sample=True, loosely=turn == "output", once=place.once and not left)
@@ -172,7 +172,7 @@ class Gathering:
 
     # -- what is added ---------------------------------------------------------------------------------------
 
-    def _write(self, target: ast.expr, kind: Gathered, s: ast.stmt, place: _Place, why: str = "") -> None:
+    def _write(self, target: ast.expr, kind: Gathered, why: str, s: ast.stmt, place: _Place) -> None:
         if place.some_batches:
             self.refuse(s, f"only for some batches (`{place.some_batches}`), and the ranks' batches are other ones")
         self.writes.append(Write(target, root_of(target), kind, s, why, sure=place.once))
@@ -229,7 +229,19 @@ class Gathering:
             return
         found = self.summed(value, place, s.value)
         if found is not None:
-            self._write(s.target, found[0], s, place, found[1])
+            self._write(s.target, *self._stored(s.target, found, place), s, place)
+
+    def _stored(self, target: ast.expr, found: tuple[Gathered, str], place: _Place) -> tuple[Gathered, str]:
+        """What is added to one of several sums, where the samples of a batch don't choose it together."""
+        apart = ("constant", "sample") if place.per_sample else ("constant",)
+        while isinstance(target, (ast.Subscript, ast.Attribute)):
+            if isinstance(target, ast.Subscript):
+                parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+                for part in parts:
+                    if not isinstance(part, ast.Slice) and self.values.of(part).kind not in apart:
+                        return "opaque", f"`{short(part)}`, by which one of several sums is chosen, is no one sample's"
+            target = target.value
+        return found
 
     def _assigned(self, s: ast.Assign | ast.AnnAssign, place: _Place) -> None:
         targets = s.targets if isinstance(s, ast.Assign) else [s.target]
@@ -259,7 +271,7 @@ class Gathering:
         for part in parts[1] if parts is not None else ():
             found = self.summed(self.values.of(part), place, part)
             if found is not None and parts is not None:
-                self._write(parts[0], found[0], s, place, found[1])
+                self._write(parts[0], *self._stored(parts[0], found, place), s, place)
         more = chosen(self.module, value, name, s) or joined(self.module, value, name, s)
         if more is not None:
             self._listed(more.array, self.values.of(more.added), s, place, many=True, array=True)
@@ -288,19 +300,28 @@ class Gathering:
             if many or not place.once:
                 self.refuse(s, "it need not add exactly one item for each sample")
             elif value.kind in ("sample", "constant", "output"):
-                self._write(target, "samples", s, place)
+                self._write(target, "samples", "", s, place)
             else:
                 self.refuse(s, "what it adds depends on the whole batch")
             return
         if not place.once:
             self.refuse(s, "it need not add exactly one item for each sample")
         elif value.kind == "samples" or (value.kind == "output" and (array or self._tensor(s, target, many=many))):
-            self._write(target, "samples" if many else "batches", s, place)
+            self._write(target, "samples" if many else "batches", self._flat(s, array=array), s, place)
         elif many:
             self.refuse(s, "what it adds is not seen to be one item for each sample")
         else:
             why = "a mean over the batch" if value.kind == "mean" else "one value for a batch"
             self.refuse(s, f"it keeps {why}, and the ranks' batches are other ones")
+
+    def _flat(self, s: ast.stmt, *, array: bool) -> str:
+        """Why what is added may be no list where a batch holds one sample; empty if it is one."""
+        call = squeezed(self.module, s, self.inside)
+        if call is None or (array and "append" in ast.unparse(s)):
+            return ""  # np.append takes a number too
+        return (
+            f"`{short(call)}` gives no list for a batch of one sample, which a rank may have where one process has none"
+        )
 
     def _tensor(self, s: ast.stmt, target: ast.expr, *, many: bool) -> bool:
         """Whether what a model gives is shown to be a tensor, or as long as one."""

@@ -95,6 +95,20 @@ def rowwise(module: Module, statement: ast.stmt, inside: set[ast.AST]) -> bool:
     return False
 
 
+def squeezed(module: Module, statement: ast.stmt, inside: set[ast.AST]) -> ast.Call | None:
+    """The ``squeeze()`` of what a statement adds, which takes every dimension of length one away, the samples' too."""
+    nodes: list[ast.AST] = list(ast.walk(statement))
+    for _ in range(_HOPS):
+        for n in nodes:
+            if isinstance(n, ast.Call) and last_name(n.func) == "squeeze":
+                of_library = any(q.startswith(("torch.", "numpy.")) for q in module.callee(n))
+                if len(n.args) == int(of_library) and not n.keywords:
+                    return n
+        made = [d.value for n in nodes if isinstance(n, ast.Name) for d in module.bindings.reaching(n)]
+        nodes = [n for value in made if value is not None and value in inside for n in ast.walk(value)]
+    return None
+
+
 def joined_later(module: Module, target: ast.expr) -> bool:
     """Whether the pieces of a list are joined to one array anywhere."""
     made = [d for d in module.bindings.definitions if d.key == ast.unparse(target)]
@@ -121,4 +135,14 @@ def _names(node: ast.AST) -> set[str]:
     return {ast.unparse(n) for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
 
 
-__all__ = ["Joined", "chosen", "first_or_joined", "joined", "joined_later", "none_test", "rowwise", "summands"]
+__all__ = [
+    "Joined",
+    "chosen",
+    "first_or_joined",
+    "joined",
+    "joined_later",
+    "none_test",
+    "rowwise",
+    "squeezed",
+    "summands",
+]

@@ -137,7 +137,7 @@ class _Afterwards:
         kinds = {w.kind for w in writes}
         why = next((w.why for w in writes if w.why), "")
         if "samples" in kinds or "batches" in kinds:
-            return (writes[0].kind, "") if len(writes) == 1 else (None, "")
+            return (writes[0].kind, why) if len(writes) == 1 else (None, "")
         if kinds == {"meter"}:
             return "meter", why
         if kinds == {"sum"}:

@@ -134,7 +134,7 @@ class Values:
         kinds = {self.of(n).kind for n in nodes} - {"constant"}
         if not kinds:
             return CONSTANT
-        if kinds <= {"sample", "place"} and "sample" in kinds:
+        if kinds == {"sample"}:
             return SAMPLE
         if kinds == {"time"}:
             return Value("time")
@@ -235,6 +235,8 @@ class Values:
             if name == "zip" and index is not None and 0 <= index < len(iterable.args):
                 whole = self.iterated(iterable)
                 return whole if whole.kind in ("sample", "unknown") else self.iterated(iterable.args[index])
+            if name == "range" and self.iterated(iterable).kind == "sample" and not self._of_sample(iterable):
+                return Value("place")
             if name in ("tqdm", "list", "tuple", "sorted", "reversed") and iterable.args:
                 return self.part(iterable.args[0], index)
         if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute):
@@ -269,6 +271,10 @@ class Values:
         if value.kind in ("output", "constant", "sample"):
             return value
         return unknown(iterable)
+
+    def _of_sample(self, counted: ast.Call) -> bool:
+        """Whether a range is one of a single sample."""
+        return all(self.of(a).kind in ("sample", "constant") for a in counted.args)
 
     def _again(self, iterable: ast.expr) -> bool:
         """Whether the batch is gone over for each of its samples, so that these are compared with one another."""
@@ -492,7 +498,7 @@ class Values:
         values = [self.of(a.value if isinstance(a, ast.Starred) else a) for a in arguments_of(call)]
         if isinstance(call.func, ast.Attribute):
             values.append(self.of(call.func.value))
-        kinds = {i.kind for v in values for i in (v.items or (v,))} - {"constant", "place"}
+        kinds = {i.kind for v in values for i in (v.items or (v,))} - {"constant"}
         if any(k.arg == "num_return_sequences" for k in call.keywords):
             return unknown(call)  # transformers: generate() gives several rows for a sample
         if not kinds:
