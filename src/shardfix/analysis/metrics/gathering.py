@@ -10,7 +10,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import names_bound, root_of
 from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
-from shardfix.analysis.metrics.altering import alters
+from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
 from shardfix.analysis.metrics.meters import Meter
@@ -119,6 +119,8 @@ class Gathering:
                 self.refuse(s, "a collective inside the loop")
             elif alters(self.values, n, self._local):
                 self.refuse(s, f"`{short(n.func)}` changes what it is given, or keeps it")
+            elif not (isinstance(s, ast.Expr) and s.value is n) and changes_within(self.module, n, self._local):
+                self.refuse(s, f"`{short(n.func)}` changes what it is called on")
 
     def _own_metric(self, call: ast.Call) -> bool:
         return isinstance(call.func, ast.Attribute) and gathers_itself(self.module, call.func.value)

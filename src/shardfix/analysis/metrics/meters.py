@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.programs.processes import distributed_test
 
 # timm 0.1 to 1.0: val, avg, sum and count; update(val, n=1) adds val * n.
 _KNOWN = frozenset({"timm.utils.AverageMeter", "timm.utils.metrics.AverageMeter"})
@@ -23,6 +24,7 @@ class Meter:
         method: a method of its own that reduces both across ranks; empty where there is none.
         value: the first parameter of ``update``; ``weight`` that of the weight, empty where it takes none.
         window: whether it also keeps the last values, of which the ranks have others.
+        last: the attributes that hold the value it was told last.
         held_in: for an object that holds averaging objects by name, the attribute that does.
     """
 
@@ -34,12 +36,13 @@ class Meter:
     weight: str
     window: bool = False
     held_in: str = ""
+    last: tuple[str, ...] = ()
 
 
 def meter_of(module: Module, call: ast.Call) -> Meter | None:
     """What a call makes, if that is an averaging object whose ``update`` is understood."""
     if module.callee(call) & _KNOWN:
-        return Meter("sum", "count", "avg", "", "val", "n")
+        return Meter("sum", "count", "avg", "", "val", "n", last=("val",))
     classes = module.project_classes(call.func)
     if len(classes) != 1:
         return None
@@ -83,7 +86,13 @@ def _averaging(module: Module, cls: ast.ClassDef) -> Meter | None:
     if not all(_starts_at_zero(module, cls, name) for name in (total, count)):
         return None
     window = ".append(" in ast.unparse(update)
-    return Meter(total, count, average, _reducing(module, cls, (total, count)), value, weight, window)
+    last = tuple(
+        _own(s.targets[0])
+        for s in update.body
+        if isinstance(s, ast.Assign) and _own(s.targets[0]) and ast.unparse(s.value) == value
+    )
+    method = _reducing(module, cls, (total, count))
+    return Meter(total, count, average, method, value, weight, window, last=last)
 
 
 def _added(
@@ -159,15 +168,20 @@ def _starts_at_zero(module: Module, cls: ast.ClassDef, name: str) -> bool:
 
 
 def _reducing(module: Module, cls: ast.ClassDef, attributes: tuple[str, str]) -> str:
-    """A method without arguments that sums both attributes over the ranks."""
+    """A method without arguments that sums both attributes over the ranks, and may be called in one process."""
     for name in _REDUCES:
         method = module.method(cls, name)
         if method is None or len(method.args.args) != 1:
             continue
         source = ast.unparse(method)
         if any(c in source for c in _COLLECTIVES) and all(f"self.{a}" in source for a in attributes):
-            return name
+            return name if _guards_itself(method) else ""
     return ""
+
+
+def _guards_itself(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a method does nothing where there is no process group: a run of one process has none."""
+    return any(isinstance(n, (ast.If, ast.IfExp)) and distributed_test(n.test) is not None for n in ast.walk(method))
 
 
 __all__ = ["Meter", "meter_of"]

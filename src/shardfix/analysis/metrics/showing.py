@@ -11,26 +11,40 @@ from shardfix.analysis.metrics.values import Values
 
 # What shows or logs what has been reached so far, and leaves nothing behind that a metric reads.
 _SHOWS = frozenset(
-    {"print", "info", "debug", "warning", "error", "log", "add_scalar", "add_scalars", "display"}
-    | {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
-    | {"synchronize", "empty_cache", "collect", "manual_seed"}
+    {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
+    | {"synchronize", "empty_cache", "manual_seed"}
 )
+_LOGS = frozenset({"info", "debug", "warning", "error", "log", "add_scalar", "add_scalars", "display"})
+_LOGGERS = re.compile(r"log|writer|wandb|experiment|tensorboard|summary|progress|accelerator|console|neptune|mlflow|tb")
 _MODES = frozenset({"eval", "train", "zero_grad"})
-_BARS = re.compile(r"bar|progress|tqdm|timer|(batch|data|iter|end|elapsed)_?time")
+_BARS = re.compile(r"(^|[._])(\w*_)?(p|prog|progress|t|tq)?bar\d?$|progress|tqdm")
+_TIMERS = re.compile(r"timer|(batch|data|iter|end|elapsed)_?time")
 _OF_BARS = frozenset({"update", "write", "close", "display", "refresh", "tic", "toc", "start"})
 
 
 def shows(values: Values, call: ast.Call) -> bool:
     """Whether a call, whose result nobody takes, shows or logs something."""
-    name = last_name(call.func)
+    name, module = last_name(call.func), values.module
     if name in _SHOWS or (name in _MODES and not arguments_of(call)):
         return True
-    receiver = ast.unparse(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
-    if _BARS.search(receiver) and name in _OF_BARS:
-        given = arguments_of(call)
-        timed = not given or any(values.of(a).kind == "time" for a in given)
-        return timed or any(word in receiver for word in ("bar", "progress", "tqdm"))
-    return any(q.startswith(("logging.", "builtins.print", "torch.cuda.")) for q in values.module.callee(call))
+    if name == "print" or any(q == "builtins.print" for q in module.callee(call)):
+        files = (ast.unparse(k.value) for k in call.keywords if k.arg == "file")
+        return all(f in ("sys.stderr", "sys.stdout", "None") for f in files)
+    if any(q in ("gc.collect",) or q.startswith(("logging.", "torch.cuda.")) for q in module.callee(call)):
+        return True
+    if not isinstance(call.func, ast.Attribute):
+        return name in _LOGS and bool(module.called_functions(call))  # which is looked into
+    receiver = ast.unparse(call.func.value).lower()
+    own = bool(module.instances(call.func.value))  # of a class that is looked into
+    if name in _LOGS:
+        return own or bool(_LOGGERS.search(receiver))
+    if name not in _OF_BARS:
+        return False
+    given = arguments_of(call)
+    timed = not given or any(values.of(a).kind == "time" for a in given)
+    if _TIMERS.search(receiver) and timed:
+        return True
+    return bool(_BARS.search(receiver)) and (timed or not own)
 
 
 def only_shows(values: Values, body: Sequence[ast.stmt]) -> bool:

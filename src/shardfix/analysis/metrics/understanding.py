@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.altering import counted_by_a_model, hooked
 from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
 from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.lengths import reckoned_before
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
+from shardfix.analysis.metrics.modes import may_train, trains_inside
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_world_size
 
@@ -27,11 +30,12 @@ _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def understand(module: Module, use: Use, flow: Flow, *, examples: bool) -> Metric | None:
+def understand(module: Module, use: Use, flow: Flow, *, examples: bool, uneven: bool = False) -> Metric | None:
     """What one loop over a loader gathers; None for a comprehension.
 
     Args:
         examples: whether the loader gives lists of samples that are not collated.
+        uneven: whether the shape of a batch may depend on which samples are in it.
     """
     loop = use.node
     if not isinstance(loop, ast.For):
@@ -42,14 +46,47 @@ def understand(module: Module, use: Use, flow: Flow, *, examples: bool) -> Metri
     obstacles: list[Obstacle] = []
     if loop.orelse:
         obstacles.append(Obstacle(loop, "`else` of the loop"))
+    hook = hooked(home, loop)
+    if hook is not None:
+        obstacles.append(Obstacle(hook, "a hook is told of every batch, and what it keeps is not followed"))
+    counted = counted_by_a_model(home, loop)
+    if counted is not None:
+        why = f"`{ast.unparse(counted)}` is added up by a model, which saw one rank's samples"
+        obstacles.append(Obstacle(home.statement(counted), why))
     alias = _alias(home, use, flow, loop)
     obstacles += _iterated(home, use, loop)
-    accumulators = reader.accumulators()
+    accumulators = _doubted(home, loop, gathering, reader.accumulators(), obstacles, uneven=uneven and not examples)
     steps = reader.steps()
     behind = [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.settled)]
     loader = home.source.source(alias) if alias is not None else ""
     found = (*obstacles, *_by_line(gathering.obstacles), *_by_line(behind))
     return Metric(loop, loader, tuple(accumulators), found, tuple(steps))
+
+
+def _doubted(
+    module: Module,
+    loop: ast.For,
+    gathering: Gathering,
+    found: list[Accumulator],
+    obstacles: list[Obstacle],
+    *,
+    uneven: bool,
+) -> list[Accumulator]:
+    """The accumulators once more, where the model may train or samples may be padded for one another: all but numbers
+    of samples, in which neither has a say."""
+    trained = trains_inside(module, loop)
+    if trained is not None:
+        obstacles.append(Obstacle(trained, "the model is set to training, in which what it gives may go by the batch"))
+    why = "`collate_fn` is not seen to stack samples only, and padding depends on which are together" if uneven else ""
+    if may_train(module, loop):
+        why = "the model is not seen to be set to evaluation, and in training what it gives may go by the batch"
+    others = {w.name for w in gathering.writes if not _counts(gathering, w)}
+    return [replace(a, why=why) if a.name in others and not a.why else a for a in found]
+
+
+def _counts(gathering: Gathering, write: Write) -> bool:
+    value = getattr(write.statement, "value", None)
+    return isinstance(value, ast.expr) and gathering.values.of(value).kind in ("count", "constant")
 
 
 def _by_line(obstacles: Sequence[Obstacle]) -> list[Obstacle]:
@@ -61,7 +98,14 @@ def _alias(module: Module, use: Use, flow: Flow, loop: ast.For) -> ast.expr | No
     named = [n for n in ast.walk(loop.iter) if n in flow.aliases] or [
         n for n in reversed(use.via) if n in flow.aliases and module.scope(n) is module.scope(loop)
     ]
-    return next((n for n in named if isinstance(n, (ast.Name, ast.Attribute))), None)
+    found = next((n for n in named if isinstance(n, (ast.Name, ast.Attribute))), None)
+    if found is None:
+        return None
+    for d in module.bindings.definitions:  # `loader = tqdm(loader)`: the name stands for something else now
+        if d.key == ast.unparse(found) and d.scope is module.scope(found) and d.kind != "parameter":
+            if found.lineno <= getattr(d.node, "lineno", 0) <= (loop.end_lineno or loop.lineno):
+                return None
+    return found
 
 
 def _iterated(module: Module, use: Use, loop: ast.For) -> Iterator[Obstacle]:
@@ -119,6 +163,8 @@ class _Afterwards:
             self._read_inside(name, writes)
             if last.meter is not None and last.meter.window:
                 self._window(name)
+            elif last.meter is not None and last.meter.last:
+                self._last_value(name, last.meter.last)
             found.append(Accumulator(name, kind, last.statement, True, why, last.meter))
         return found
 
@@ -128,6 +174,16 @@ class _Afterwards:
             below = getattr(node, "lineno", 0) > (self.loop.end_lineno or 0)
             if below and isinstance(node, ast.Attribute) and node.attr in _LAST:
                 self._refuse(self.module.statement(node), f"`{node.attr}` holds the last batches of one rank only")
+                return
+
+    def _last_value(self, name: str, attributes: Sequence[str]) -> None:
+        """What a meter was told last is another value on each rank."""
+        for node in ast.walk(self.scope):
+            if getattr(node, "lineno", 0) <= (self.loop.end_lineno or 0):
+                continue
+            read = isinstance(node, ast.Attribute) and ast.unparse(node) in {f"{name}.{a}" for a in attributes}
+            if read or (isinstance(node, ast.Call) and _formats(node, name, attributes)):
+                self._refuse(self.module.statement(node), f"the last value of `{name}`, which is one rank's, is read")
                 return
 
     def _refuse(self, node: ast.AST, why: str) -> None:
@@ -355,6 +411,16 @@ class _Afterwards:
         end, here = self.loop.end_lineno or self.loop.lineno, getattr(node, "lineno", 0)
         between = (n for n in ast.walk(self.scope) if end < getattr(n, "lineno", 0) < here)
         return not any(isinstance(n, _LEAVES) and self.module.scope(n) is self.scope for n in between)
+
+
+def _formats(call: ast.Call, name: str, attributes: Sequence[str]) -> bool:
+    """``'{loss.val} ({loss.avg})'.format(loss=losses)``"""
+    text = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "format" else None
+    if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+        return False
+    keys = [k.arg or "" for k in call.keywords if ast.unparse(k.value) == name]
+    keys += [str(i) for i, a in enumerate(call.args) if ast.unparse(a) == name]
+    return any(f"{{{key}.{a}" in text.value for key in keys for a in attributes)
 
 
 def _tests_none(node: ast.AST) -> bool:
