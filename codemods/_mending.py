@@ -8,15 +8,18 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module, is_false
+from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER
 from shardfix.analysis.code.spelling import below_imports
-from shardfix.analysis.metrics.collation import gives_lists
+from shardfix.analysis.metrics.collation import gives_lists, may_pad
 from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.lengths import measured
 from shardfix.analysis.metrics.model import Accumulator, Metric
+from shardfix.analysis.metrics.splits import drawn_anew
 from shardfix.analysis.metrics.summing import not_summed
 from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.model import Evidence
+from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
 
@@ -62,10 +65,11 @@ def mended(site: Site) -> Mended | Hindrance:
     doubts: list[str] = []
     settled: list[ast.expr] = []
     evidence: list[Evidence] = []
-    examples = gives_lists(site.module, site.arguments.value("collate_fn"))
+    collate = site.arguments.value("collate_fn")
+    examples, uneven = gives_lists(site.module, collate), may_pad(site.module, collate)
     for use in site.flow.of("iterate"):
         module = site.module.home(use.node)
-        metric = understand(site.module, use, site.flow, examples=examples)
+        metric = understand(site.module, use, site.flow, examples=examples, uneven=uneven)
         if metric is None:
             return Hindrance("a comprehension goes over the batches", module.evidence(use.node))
         if metric.obstacles:
@@ -97,6 +101,9 @@ def mended(site: Site) -> Mended | Hindrance:
         inexact += [f"line {_line(a.write)}: {a.why}" for a in metric.accumulators if a.why]
         inexact += [f"line {_line(s)}: it divides by the number of batches" for s in metric.steps]
         evidence += [module.evidence(a.write) for a in metric.accumulators]
+    drawn = drawn_anew(site.module, site.dataset)
+    if drawn is not None:
+        doubts.append(f"line {_line(drawn.node)}: {drawn.why}")
     read = measured(site.module, site.flow, settled)
     if read is not None:
         return Hindrance(read.why, site.module.home(read.node).evidence(read.node))
@@ -184,9 +191,19 @@ def _loader(site: Site) -> Hindrance | None:
     if "subset-random" in site.kinds and sizes:
         return Hindrance("its dataset becomes the part that the sampler draws from", module.evidence(sizes[0]))
     for arm in site.arms:
+        if arm.kind == "distributed" and isinstance(arm.node, ast.Call) and _before_the_group(site, arm.node):
+            why = "the sampler is not seen to be built after the process group: its padding would not be left out"
+            return Hindrance(why, module.evidence(arm.node))
         for use in site.sampler_flow(arm).of("length"):
             return Hindrance("the sampler's length becomes that of one rank's part", module.evidence(use.node))
     return None
+
+
+def _before_the_group(site: Site, sampler: ast.Call) -> bool:
+    """Whether a sampler that is told its rank, or its loader, may be built before the process group."""
+    told = site.module.arguments(sampler, DISTRIBUTED_SAMPLER)
+    alone = told.value("num_replicas") is None or told.value("rank") is None
+    return not alone and any(group_at(site.module, n).exists == "unknown" for n in (sampler, site.call))
 
 
 # -- behind the loop ------------------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ def loss_of(module: Module, call: ast.Call) -> Value | None:
     return found.pop() if len(found) == 1 else None
 
 
+def made_by(module: Module, node: ast.expr) -> list[ast.Call]:
+    """The calls that make what an expression stands for; empty where they are not all seen."""
+    return _made(module, node, 0)
+
+
 def _made(module: Module, node: ast.expr, depth: int) -> list[ast.Call]:
     """The calls that make what an expression stands for; a call that is not followed stands for itself."""
     if isinstance(node, ast.Call):
@@ -130,4 +135,4 @@ def _reduction(module: Module, call: ast.Call) -> Value | None:
     return MEAN
 
 
-__all__ = ["loss_of"]
+__all__ = ["loss_of", "made_by"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from shardfix.analysis.code.calling import instance_classes
 from shardfix.analysis.code.module import Module
 
 _WORDS = re.compile(
@@ -39,6 +40,8 @@ def gives_rows(module: Module, call: ast.Call) -> bool:
     named = ast.unparse(func)
     if "loss" in named.lower() or "criterion" in named.lower():
         return False
+    if any(own.method(cls, "forward") is not None for cls in instance_classes(own, func)):
+        return True
     return bool(_WORDS.search(named)) or named == "self" or _is_module(own, func)
 
 
