@@ -23,7 +23,7 @@ from shardfix.evaluation import EvaluationError, in_order, reduced, unpadded
 WORLDS = (1, 2, 3, 4)
 # (samples, batch size): multiples of ranks times batch size, one more, one less, ragged, below the ranks, single ones.
 SHAPES = [(size, batch) for batch in (1, 2, 3, 4, 16) for size in (*range(1, 14), 23, 24, 25, 47, 48, 49)]
-# Those that a model is driven by: the last batch is halved on some ranks, or a rank's last one holds one sample.
+# Those that a model is driven by: the last batches of some ranks share their samples.
 DRIVEN = ((7, 2), (13, 3), (9, 4), (24, 4))
 
 
@@ -56,6 +56,13 @@ def loader(size: int = 7, batch: int = 2, kind: Any = DataLoader, shuffle: bool 
     if dist.is_initialized():
         options.setdefault("sampler", DistributedSampler(dataset, shuffle=shuffle))
     return kind(dataset, batch_size=batch, **options)
+
+
+class Bar:
+    """Iterates something else and shows how far it is, as tqdm does."""
+
+    def __init__(self, iterable: Any) -> None:
+        self.iterable = iterable
 
 
 def read(batches: Any) -> list[list[int]]:
@@ -127,6 +134,7 @@ def ordered(size: int, batch: int) -> dict[str, Any]:
         "array pieces": in_order([numpy.array(piece) for piece in pieces], given),
         "list pieces": in_order(pieces, given),
         "none": in_order(None, given),
+        "read by a bar": in_order(indices, Bar(Bar(given))),
     }
 
 
@@ -140,6 +148,7 @@ def ordered_wrongly() -> dict[str, str]:
         "a number": refused(lambda: in_order(1.5, given)),
         "a dict": refused(lambda: in_order(dict.fromkeys(mine), given)),
         "no sampler": refused(lambda: in_order(mine, DataLoader(Numbers(7)))),
+        "None on one rank": refused(lambda: in_order(mine if dist.get_rank() else None, given)),
     }
 
 
@@ -206,9 +215,13 @@ def main(rank: int, world: int, folder: Path) -> None:
     torch.set_num_threads(1)
     alone = loader()
     without_group = [unpadded(alone) is alone, reduced(alone) is alone, in_order(alone, None) is alone]
+    told = DistributedSampler(Numbers(7), num_replicas=world, rank=rank, shuffle=False)
+    early = unpadded(DataLoader(Numbers(7), 2, sampler=told))
     store = dist.FileStore(str(folder / f"store{world}"), world)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     results: dict[str, Any] = {"without a group": without_group, "read": {}, "refused": {}}
+    results["early"] = read(early)
+    results["early, in order"] = in_order([index for batch in results["early"] for index in batch], early)
     for size, batch in SHAPES:
         error = refused(lambda: results["read"].update({(size, batch): read(unpadded(loader(size, batch)))}))  # noqa: B023
         if error:

@@ -55,9 +55,27 @@ def test_all_ranks_do_the_steps_of_a_padded_share_and_none_is_empty(ranks: Ranks
                 assert max(steps) <= batch
 
 
-def test_a_rank_with_one_sample_less_halves_its_last_full_batch(ranks: Ranks) -> None:
-    shares = [one["read"][9, 4] for one in ranks[2]]
-    assert shares == [[[0, 2, 4, 6], [8]], [[1, 3], [5, 7]]]
+def test_the_last_batches_share_their_samples_where_one_would_be_empty_or_of_one_sample(ranks: Ranks) -> None:
+    assert [one["read"][9, 4] for one in ranks[2]] == [[[0, 2, 4], [6, 8]], [[1, 3], [5, 7]]]
+    first, second = (one["read"][13, 3] for one in ranks[2])
+    assert [first, second] == [[[0, 2, 4], [6, 8], [10, 12]], [[1, 3], [5, 7], [9, 11]]]
+    assert ranks[2][0]["read"][12, 4] == [[0, 2, 4, 6], [8, 10]]
+
+
+@pytest.mark.parametrize("world", SEVERAL)
+def test_no_batch_is_of_one_sample_where_that_can_be_avoided(ranks: Ranks, world: int) -> None:
+    for size, batch in SHAPES:
+        for one in ranks[world] if can_be_shared(size, batch, world) else ():
+            steps = [len(part) for part in one["read"][size, batch]]
+            if batch > 2 and sum(steps) >= 2 * len(steps):
+                assert min(steps) > 1, (size, batch, steps)
+
+
+@pytest.mark.parametrize("world", SEVERAL)
+def test_a_sampler_told_of_its_ranks_before_there_is_a_group_loses_its_padding_too(ranks: Ranks, world: int) -> None:
+    shares = [[index for batch in one["early"] for index in batch] for one in ranks[world]]
+    assert sorted(index for share in shares for index in share) == list(range(7))
+    assert [one["early, in order"] for one in ranks[world]] == [list(range(7))] * world
 
 
 @pytest.mark.parametrize("world", SEVERAL)
@@ -207,6 +225,7 @@ def test_results_that_are_not_one_for_each_sample_are_refused_on_every_rank(rank
             "too many on one rank": f"{needed}; there are 5 for 4 on rank 0, 3 for 3 on rank 1",
             "a number": f"{needed}; there are a float for 4 on rank 0, a float for 3 on rank 1",
             "a dict": f"{needed}; there are a dict for 4 on rank 0, a dict for 3 on rank 1",
+            "None on one rank": f"{needed}; there are a NoneType for 4 on rank 0, 3 for 3 on rank 1",
             "no sampler": (
                 "no DistributedSampler: with SequentialSampler it is not known what each of 2 ranks reads; build the"
                 " DataLoader with sampler=DistributedSampler(dataset, shuffle=False)"

@@ -33,8 +33,10 @@ class Batches:
     """The batches of this rank's samples without the padding, as many on every rank; a loader's `batch_sampler`.
 
     A `DistributedSampler` repeats samples until every rank has as many, at most one on each rank and always the last
-    one. A rank without it may have a batch less than the others: its last full batch is halved then, since ranks with
+    one. A rank without it may have a batch less than the others; it does as many steps all the same, since ranks with
     unequal steps would wait for each other for ever (`DistributedDataParallel` sends its buffers in each forward).
+    Where the last batch would be empty or of one sample, the last few share their samples evenly: on several ranks
+    such a batch may come up where one process has none, and `squeeze()` makes something else of it.
     """
 
     drop_last = False
@@ -53,11 +55,23 @@ class Batches:
 
     def __iter__(self) -> Iterator[list[int]]:
         own, size = self.own(), self.batch_size
-        batches = [own[start : start + size] for start in range(0, len(own), size)]
-        if len(batches) < self.steps:
-            last = batches.pop()
-            batches += [last[: size - size // 2], last[size - size // 2 :]]
-        return iter(batches)
+        shared = self._shared(len(own))
+        full = (self.steps - shared) * size
+        for start in range(0, full, size):
+            yield own[start : start + size]
+        least, more = divmod(len(own) - full, shared)
+        end = full
+        for number in range(shared):
+            start, end = end, end + least + (number < more)
+            yield own[start:end]
+
+    def _shared(self, count: int) -> int:
+        """How many of the last batches share their samples evenly: as few as leave no batch of one sample, or none."""
+        for smallest in (2, 1):
+            for shared in range(1, self.steps + 1):
+                if count - (self.steps - shared) * self.batch_size >= smallest * shared:
+                    return shared
+        return 1
 
 
 def unpadded(loader: T) -> T:
@@ -65,6 +79,7 @@ def unpadded(loader: T) -> T:
 
     Every sample of the dataset is read by exactly one rank, and all ranks do the same number of steps. All else is as
     in `loader`: class, dataset, sampler, `batch_size`, workers, collation. One process, or None, gets `loader` itself.
+    The process group may be made later if the sampler was told of its ranks by `num_replicas=` and `rank=`.
 
     Args:
         loader: a torch `DataLoader` whose sampler is a `DistributedSampler` over all ranks of the default group.
@@ -73,7 +88,9 @@ def unpadded(loader: T) -> T:
         EvaluationError: `loader` is none of that, or there are too few samples for equal steps: fewer than ranks, or
             batches of one sample and a dataset that the number of ranks does not divide. Every rank raises it alike.
     """
-    if loader is None or _world() == 1 or isinstance(getattr(loader, "batch_sampler", None), Batches):
+    if loader is None or isinstance(getattr(loader, "batch_sampler", None), Batches):
+        return loader
+    if _world() == 1 and _replicas(loader) == 1:
         return loader
     from torch.utils.data import BatchSampler, DataLoader
 
@@ -84,7 +101,7 @@ def unpadded(loader: T) -> T:
         raise _error(f"its {type(loader.batch_sampler).__name__} may read other samples than its sampler draws")
     if loader.drop_last:
         raise _error("with drop_last=True the samples that are left out depend on the number of ranks; remove it")
-    count, world, size = len(sampler.dataset), _world(), loader.batch_size or 1
+    count, world, size = len(sampler.dataset), sampler.num_replicas, loader.batch_size or 1
     if count < world or (size == 1 and count % world and not sampler.drop_last):
         raise _error(
             f"{world} ranks can't share {count} samples in equal numbers of batches of {size}, and with unequal numbers"
@@ -133,20 +150,24 @@ def in_order(values: T, loader: Any) -> T:
             it read them: a list or tuple of anything that can be pickled, an array or a tensor (along the first
             dimension). Or a list with one such piece for each batch: then the pieces are those of one process, as
             long as the loader's `batch_size`. None stays None.
-        loader: the loader that was read, from `unpadded`.
+        loader: the loader that was read, from `unpadded`, or tqdm's bar around it.
 
     Raises:
         EvaluationError: there are more or fewer values than samples, or `loader` still reads padding. Every rank
             raises it alike.
     """
-    if values is None or _world() == 1:
+    if _world() == 1:
         return values
+    while not hasattr(loader, "sampler") and hasattr(loader, "iterable"):  # a progress bar around it
+        loader = loader.iterable
     _sampler(loader)
     batches = getattr(loader, "batch_sampler", None)
     own = batches.own() if isinstance(batches, Batches) else list(loader.sampler)
     shares = _of_all_ranks((own, _sent(values)))
     indices = [index for share, _ in shares for index in share]
     parts: list[Any] = [part for _, part in shares]
+    if all(part is None for part in parts):
+        return values
     if len(set(indices)) < len(indices):
         raise _error("the loader reads samples twice to fill its ranks; pass the one that unpadded(loader) returns")
     order = sorted(range(len(indices)), key=indices.__getitem__)
@@ -167,10 +188,20 @@ def in_order(values: T, loader: Any) -> T:
 
 def _world() -> int:
     """How many processes there are in torch's default group; 1 without one."""
+    return int(sys.modules["torch.distributed"].get_world_size()) if _grouped() else 1
+
+
+def _grouped() -> bool:
+    """Whether torch's default group is made."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
-        return 1
-    return int(distributed.get_world_size())
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+def _replicas(loader: Any) -> int:
+    """For how many ranks the loader's `DistributedSampler` is made; 1 for another sampler."""
+    data = sys.modules.get("torch.utils.data")
+    sampler = getattr(loader, "sampler", None)
+    return int(sampler.num_replicas) if data is not None and isinstance(sampler, data.DistributedSampler) else 1
 
 
 def _of_all_ranks(value: Any) -> list[Any]:
@@ -194,7 +225,7 @@ def _sampler(loader: Any) -> Any:
             f"no DistributedSampler: with {type(sampler).__name__} it is not known what each of {world} ranks reads;"
             " build the DataLoader with sampler=DistributedSampler(dataset, shuffle=False)"
         )
-    if sampler.num_replicas != world:
+    if _grouped() and sampler.num_replicas != world:
         raise _error(
             f"its DistributedSampler is made for {sampler.num_replicas} ranks, and {world} are running;"
             f" pass num_replicas={world}, or leave it out"
