@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test
 from shardfix.proof.choices import text_of
+from shardfix.proof.literal import Literal
 from shardfix.proof.regime import call, name, value_of
 from shardfix.proof.slice import assign
 from shardfix.proof.stop import Stop
@@ -56,6 +58,7 @@ _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim"})
 _CHANGES = frozenset({"append", "extend", "add", "update", "insert", "pop", "sort", "remove", "setdefault", "reverse"})
+_GROUP = re.compile(r"initialized|world|dist|group")  # what a test for several processes asks
 _DEPTH = 8
 _LONGEST = 80
 _UNKNOWN = 3  # a number for what the evaluation does not decide: settings, other objects
@@ -73,6 +76,9 @@ class Afterwards:
         tracked: the variables of what follows from the batches, by how they are written.
         weighted: what of that goes by the number of batches, or by means over them.
         kept: the texts of the values that are kept.
+        literal: what translates functions of the project, where the rows are real ones.
+        assumed: what the values hold only by, in words; added to.
+        told_of: the objects that are told of batches in the loop, or called with them, as they are written.
     """
 
     module: Module
@@ -86,6 +92,9 @@ class Afterwards:
     unchanged: set[str] = field(default_factory=set)
     imports: list[str] = field(default_factory=list)
     local: list[str] = field(default_factory=list)
+    literal: Literal | None = None
+    assumed: list[str] = field(default_factory=list)
+    told_of: set[str] = field(default_factory=set)
 
     def track(self, text: str) -> str:
         """The variable for a name or attribute of the program."""
@@ -109,7 +118,7 @@ class Afterwards:
     def follows(self, node: ast.AST) -> bool:
         """Whether something of an expression follows from the batches, or from how many there are."""
         return any(
-            isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))
+            isinstance(n, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
             and (ast.unparse(n) in self.tracked or ast.unparse(n) in self.loaders or ast.unparse(n) in self.local)
             for n in ast.walk(node)
         ) or any(isinstance(n, ast.Call) and last_name(n.func) in _COLLECTIVE for n in ast.walk(node))
@@ -117,9 +126,9 @@ class Afterwards:
     def drifts(self, node: ast.AST) -> bool:
         """Whether an expression goes by the number of batches, or by means over them."""
         for n in ast.walk(node):
-            if isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in self.weighted:
+            if isinstance(n, (ast.Name, ast.Attribute, ast.Call)) and ast.unparse(n) in self.weighted:
                 return True
-            if isinstance(n, ast.Call) and last_name(n.func) == "len" and ast.unparse(n.args[0]) in self.loaders:
+            if _is_length(n) and ast.unparse(n.args[0]) in self.loaders:  # type: ignore[attr-defined]
                 return True
         return False
 
@@ -145,13 +154,23 @@ class Afterwards:
 
     def _reduces(self, node: ast.Call) -> bool:
         """Whether a call, not one of those that were added, combines values across ranks."""
-        if last_name(node.func) in _COLLECTIVE:
+        if last_name(node.func) in _COLLECTIVE or ast.unparse(node) in self.tracked:
             return False
         if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in self.meters:
             return False  # its method is known
+        if isinstance(node.func, ast.Attribute) and self.follows(node.func.value) and self._may_reduce(node.func.attr):
+            return True
         inner = self.module.called_function(node)
         return is_reduction(self.module, node) or (
             inner is not None and find_reduction(self.module.home(inner), inner) is not None
+        )
+
+    def _may_reduce(self, method: str) -> bool:
+        """Whether a class of the project has a method of this name that combines values across ranks."""
+        return method not in _METHODS and any(
+            f.name == method and m.class_of(f) is not None and find_reduction(m, f) is not None
+            for m in self.module.fellows
+            for f in m.functions
         )
 
     def _is_all_reduce(self, node: ast.Call) -> bool:
@@ -185,12 +204,12 @@ class Afterwards:
         stack: list[ast.AST] = [node]
         while stack:
             n = stack.pop()
-            text = ast.unparse(n) if isinstance(n, (ast.Name, ast.Attribute)) else ""
+            text = ast.unparse(n) if isinstance(n, (ast.Name, ast.Attribute, ast.Call)) else ""
             if text in self.tracked:
                 parts[text] = name(self.tracked[text])
             elif text and text in self.local:
                 parts[text] = name(text)
-            elif isinstance(n, ast.Call) and last_name(n.func) == "len" and ast.unparse(n.args[0]) in self.loaders:
+            elif _is_length(n) and ast.unparse(n.args[0]) in self.loaders:  # type: ignore[attr-defined]
                 parts[ast.unparse(n)] = call(name("len"), name("loader"))
             else:
                 stack.extend(ast.iter_child_nodes(n))
@@ -291,10 +310,27 @@ class Afterwards:
             return [ast.Expr(call(ast.Attribute(name("dist"), "all_reduce", ast.Load()), self.value(node.args[0])))]
         if text in self.meters and isinstance(node.func, ast.Attribute) and node.func.attr == self.meters[text].method:
             self.stand_ins[text_of(node)] = "sums the meter over the ranks"
-            return [ast.Expr(call(ast.Attribute(name(self.tracked[text]), "REDUCE", ast.Load()), name("reduced")))]
+            group = [] if self._asks_for_group(node.func.attr) else [ast.parse("dist.get_world_size()").body[0]]
+            return [
+                *group,
+                ast.Expr(call(ast.Attribute(name(self.tracked[text]), "REDUCE", ast.Load()), name("reduced"))),
+            ]
         if text in self.tracked and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
             return [ast.Expr(self.value(node))]
         return self._shown([*node.args, *(k.value for k in node.keywords)])
+
+    def _asks_for_group(self, method: str) -> bool:
+        """Whether each method of that name looks whether there is a process group before it reduces."""
+        found = [f for m in self.module.fellows for f in m.functions if f.name == method]
+        reducing = [f for f in found if find_reduction(self.module.home(f), f) is not None]
+        return all(
+            any(
+                isinstance(n, ast.For)  # the meters of a logger, each by a method of its own
+                or (isinstance(n, (ast.If, ast.IfExp)) and _GROUP.search(ast.unparse(n.test)))
+                for n in ast.walk(f)
+            )
+            for f in reducing
+        )
 
     def _shown(self, nodes: Sequence[ast.expr]) -> list[ast.stmt]:
         """Keep the values that are returned or shown."""
@@ -401,11 +437,36 @@ class Afterwards:
             value = found[0].value
             if isinstance(value, ast.Constant) or self.follows(value) or ast.unparse(value) == self.dataset:
                 return self.value(value, depth + 1)
+        if any(d.kind == "parameter" for d in found) and self._is_given_a_length(node):
+            self.assumed.append(f"`{node.id}` is not the number of batches")
         return self._stand_in(node)
+
+    def _is_given_a_length(self, node: ast.Name) -> bool:
+        """Whether a caller gives a parameter the length of something."""
+        function = self.module.scope(node)
+        return any(
+            _is_length(n) and (parameter := self.module.parameter_for(c, a)) is not None and parameter.arg == node.id
+            for c in self.module.callers(function)
+            for a in [*c.args, *(k.value for k in c.keywords)]
+            for n in ast.walk(a)
+        )
 
     def _stand_in(self, node: ast.expr) -> ast.expr:
         self.stand_ins[text_of(node)] = str(_UNKNOWN)
+        for n in ast.walk(node):
+            if isinstance(n, ast.Attribute) and self._may_change(n):
+                self.assumed.append(f"the evaluation does not decide `{text_of(n)}`")
         return ast.Constant(_UNKNOWN)
+
+    def _may_change(self, node: ast.Attribute) -> bool:
+        """Whether an attribute may go by the batches: of an object that is told of them, or set by their number."""
+        if ast.unparse(node.value) in self.told_of:
+            return True
+        cls = self.module.class_of(node)
+        if cls is None or ast.unparse(node.value) != "self":
+            return False
+        values = [d.value for d in self.module.attribute_values(cls, node.attr)]
+        return any(isinstance(n, ast.Call) and last_name(n.func) == "len" for v in values if v for n in ast.walk(v))
 
     def _attribute(self, node: ast.Attribute, depth: int) -> ast.expr:
         base = ast.unparse(node.value)
@@ -417,7 +478,7 @@ class Afterwards:
         function = last_name(node.func)
         callee = self.module.callee(node)
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if _across(node):  # a stand-in for a row has no dimension but the first
+        if self.literal is None and _across(node):  # a stand-in for a row has no dimension but the first
             return self._opaque(node, depth)
         if function in _COLLECTIVE and (receiver is None or not self.follows(receiver)):
             return call(name(function), *(self.value(a, depth + 1) for a in node.args))
@@ -460,9 +521,23 @@ class Afterwards:
         told = [g for g in given if self.follows(g)]
         if not told:
             return self._stand_in(node)
+        if self.literal is not None:
+            self.literal.tracked = self.tracked
+            read = self.literal.inlined(node, lambda function, n: self._of_all(function, n, depth))
+            if read is not None:
+                return read
+        for g in told:
+            if ast.unparse(g) in self.loaders:
+                self.assumed.append(f"`{text_of(node)}` does not go by the number of batches")
         self.stand_ins[text_of(node.func)] = "what it is given decides what it gives"
         parts = [self.value(g, depth + 1) for g in told]
         return call(name("CALL"), ast.Constant(text_of(node.func)), *parts)
+
+    def _of_all(self, function: ast.expr, node: ast.Call, depth: int) -> ast.expr:
+        """A call with all of its arguments."""
+        args = [self.value(a, depth + 1) for a in node.args]
+        keywords = {k.arg: self.value(k.value, depth + 1) for k in node.keywords if k.arg}
+        return call(function, *args, **keywords)
 
     def _comprehension(self, node: ast.expr, depth: int) -> ast.expr:
         """A comprehension over what was gathered."""
@@ -491,6 +566,10 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Subscript):
         node = node.value
     return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+
+
+def _is_length(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
 
 
 def _across(node: ast.Call) -> bool:

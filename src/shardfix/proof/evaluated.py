@@ -7,7 +7,7 @@ sums, the reduction, the divisions and the order of all of it stay the program's
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from shardfix.analysis.code.bindings import Definition
@@ -19,12 +19,16 @@ from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.values import Values
 from shardfix.proof.afterwards import Afterwards
 from shardfix.proof.choices import text_of
+from shardfix.proof.literal import Literal
 from shardfix.proof.regime import call, name
 from shardfix.proof.slice import assign
 from shardfix.proof.stop import Stop
 
 _JOINS = frozenset({"cat", "concat", "concatenate", "vstack", "append"})
 _NUMBERS = frozenset({"item", "tolist", "size", "numel", "len", "int", "float", "sum", "round"})
+_CASTS = frozenset({"int", "abs", "bool", "round", "long", "short", "byte", "floor", "ceil", "trunc"})
+_HITS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "equal", "isclose"})
+_CALLERS = 3  # callers of callers that are followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,14 @@ class Evaluated:
     """Statements that run an evaluation, and the texts of the values they keep, in order.
 
     The value number n is kept as ``VALUES["#n"]``; with its text stands whether it goes by the number of batches.
+    ``assumed`` is what the values hold only by, ``told`` what was not run.
     """
 
     statements: str
     kept: tuple[tuple[str, bool], ...]
     stand_ins: dict[str, str]
+    assumed: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 def evaluated(
@@ -47,6 +54,8 @@ def evaluated(
     names: Sequence[str],
     weighted: Sequence[str] = (),
     examples: bool = False,
+    literal: bool = False,
+    elsewhere: Callable[[ast.AST], Sequence[str]] = lambda _: (),
 ) -> Evaluated:
     """The statements of one loop over a loader and of what follows it.
 
@@ -55,11 +64,13 @@ def evaluated(
         loaders: how the loader is written there; ``dataset``: how its dataset is.
         names: the accumulators, as they are written; ``weighted``: those that add up means over batches or count these.
         examples: whether batches are lists of samples that are not collated.
+        literal: whether the body of the loop is to be run as it is written, on rows.
+        elsewhere: how the loader is written in another function of the file, by that function.
 
     Raises:
         Stop: something of it is not understood.
     """
-    return _Loop(module, loop, loaders, dataset, names, weighted, examples).evaluated()
+    return _Loop(module, loop, loaders, dataset, names, weighted, examples, literal, elsewhere).evaluated()
 
 
 @dataclass
@@ -71,6 +82,8 @@ class _Loop:
     names: Sequence[str]
     weighted: Sequence[str]
     examples: bool
+    literally: bool = False
+    elsewhere: Callable[[ast.AST], Sequence[str]] = lambda _: ()
     stand_ins: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,28 +108,263 @@ class _Loop:
         if is_enumerated(self.module, self.loop.iter) and isinstance(target, ast.Tuple):
             self.after.tracked[ast.unparse(target.elts[0])] = "STEP"
             self.after.weighted.add(ast.unparse(target.elts[0]))
-        body: list[ast.stmt] = []
-        for write in self.writes:
-            body += self._added(write)
+        functions: dict[str, ast.stmt] = {}
+        if self.literally:
+            body = self._as_written(starts, functions)
+        else:
+            body = [made for write in self.writes for made in self._added(write)]
+            self._cast()
         batches = call(name("enumerate"), call(name("BATCHES"), name("loader")))
         step = ast.Tuple([ast.Name("STEP", ast.Store()), ast.Name("BATCH", ast.Store())], ast.Store())
         run: list[ast.stmt] = [ast.For(step, batches, body or [ast.Pass()], [])]
-        for block, at in self._following():
-            for statement in block[at + 1 :]:
-                if self._begins_anew(statement):
-                    break
-                run += self.after.statement(statement)
-            else:
-                continue
-            break
+        returned = self._run_on(self.loop, run, "RETURNED")
         for accumulator in dict.fromkeys(w.name for w in self.writes):
             drifts = accumulator in self.after.weighted
             run += self.after.keep(accumulator, name(self.after.tracked[accumulator]), drifts)
+        told = self._callers(run, returned)
         if outer:  # what an outer loop does not begin anew is gathered over its turns
             run = [ast.For(ast.Name("TURN", ast.Store()), call(name("range"), ast.Constant(2)), run, [])]
-        statements = [assign("VALUES", ast.Dict([], [])), *starts, *run]
+        statements = [*functions.values(), assign("VALUES", ast.Dict([], [])), *starts, *run]
         text = ast.unparse(ast.fix_missing_locations(ast.Module(statements, [])))
-        return Evaluated("\n".join([*self.after.imports, text]), tuple(self.after.kept), self.stand_ins)
+        assumed = tuple(dict.fromkeys(self.after.assumed))
+        kept = tuple(self.after.kept)
+        return Evaluated("\n".join([*self.after.imports, text]), kept, self.stand_ins, assumed, told)
+
+    # -- behind the loop -------------------------------------------------------------------------------------
+
+    def _run_on(self, begin: ast.stmt, run: list[ast.stmt], returned: str) -> ast.expr | None:
+        """Add what follows a statement to what is run; what its function returns, bound to the name, if it does."""
+        for block, at in self._following(begin):
+            for statement in block[at + 1 :]:
+                if self._begins_anew(statement):
+                    return None
+                value = self._returned(statement, run, returned)
+                run += self.after.statement(statement)
+                if isinstance(statement, ast.Return):
+                    return value
+        return None
+
+    def _returned(self, s: ast.stmt, run: list[ast.stmt], variable: str) -> ast.expr | None:
+        if not isinstance(s, ast.Return) or s.value is None or not self.after.follows(s.value):
+            return None
+        run.append(assign(variable, self.after.value(s.value)))
+        return s.value
+
+    def _callers(self, run: list[ast.stmt], value: ast.expr | None) -> tuple[str, ...]:
+        """Add what the callers in the same file make of what is returned; what of it was not run."""
+        returned = "RETURNED"
+        site: ast.AST = self.loop
+        for depth in range(_CALLERS):
+            function = self.module.scope(site)
+            if value is None or not isinstance(function, ast.FunctionDef):
+                return ()
+            calls = list(self.module.callers(function))
+            own = [c for c in calls if self.module.home(c) is self.module and self.module.scope(c) is not function]
+            texts = {c: self.elsewhere(self.module.scope(c)) for c in own}
+            given = [
+                c for c in own if any(ast.unparse(a) in texts[c] for a in [*c.args, *(k.value for k in c.keywords)])
+            ]
+            own = given or own
+            if not own:
+                return (f"what calls `{function.name}` is not run",)
+            drifts = self.after.drifts(value)
+            following: list[ast.expr] = []
+            for c in own[:_CALLERS]:
+                text = ast.unparse(c)
+                self.after.tracked, self.after.meters = {text: returned}, {}
+                self.after.weighted = {text} if drifts else set()
+                self.after.unchanged = set()
+                self.loaders = self.after.loaders = texts[c]
+                statement = self.module.statement(c)
+                variable = f"RETURNED{depth}"
+                made = self._returned(statement, run, variable)
+                run += self.after.statement(statement)
+                if not isinstance(statement, ast.Return):
+                    made = self._run_on(statement, run, variable)
+                following += [made] if made is not None else []
+            if len(own) > 1 or not following:
+                return (f"what calls `{function.name}` elsewhere is not run",) if len(own) < len(calls) else ()
+            site, value, returned = own[0], following[0], variable
+        return ()
+
+    # -- the loop as it is written ---------------------------------------------------------------------------
+
+    def _as_written(self, starts: list[ast.stmt], functions: dict[str, ast.stmt]) -> list[ast.stmt]:
+        """The body of the loop, on rows."""
+        if self.examples:
+            raise self.stop("batches are lists of samples", self.loop)
+        inner = {n for c in ast.walk(self.loop) if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
+        within = [n for s in self.loop.body for n in ast.walk(s)]
+        written = [n for n in ast.walk(self.loop.target) if isinstance(n, ast.Name)]
+        written += [n for n in within if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n not in inner]
+        for n in within:
+            if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and root_of(n):
+                written += [m for m in ast.walk(n.value) if isinstance(m, ast.Name) and m.id == root_of(n)]
+        own = {w.name for w in self.writes}
+        times = self._timed()
+        for text in dict.fromkeys(n.id for n in written if n.id not in own and n.id not in times):
+            first = self._begun(text, within)
+            if first is not None:
+                starts.append(first)
+        for text in dict.fromkeys(n.id for n in written):
+            if text not in times:
+                self.after.track(text)
+        batchy = self._of_batches(within)
+        behind = self._read_behind()
+        meters = {id(w.statement): w for w in self.writes if w.meter is not None}
+
+        def known(s: ast.stmt, literal: Literal) -> list[ast.stmt] | None:
+            write = meters.get(id(s))
+            if write is None:
+                timed = isinstance(s, ast.Assign) and all(ast.unparse(t) in times for t in s.targets)
+                return [] if timed else None
+            return self._changed_by(write, literal.value, ast.Name(self.after.tracked[write.name], ast.Store()))
+
+        def untracked(node: ast.Call) -> None:
+            given = [*node.args, *(k.value for k in node.keywords)]
+            if not any(isinstance(n, ast.Name) and n.id in batchy for g in given for n in ast.walk(g)):
+                return
+            told_of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            if told_of in behind or (isinstance(node.func, ast.Name) and told_of != "print"):
+                self.after.assumed.append(f"`{text_of(node)}` keeps nothing that is read behind the loop")
+
+        for n in within:
+            if isinstance(n, ast.Call) and any(
+                isinstance(m, ast.Name) and m.id in batchy for a in [*n.args, *n.keywords] for m in ast.walk(a)
+            ):
+                self.after.told_of.add(ast.unparse(n.func))
+                if isinstance(n.func, ast.Attribute) and ast.unparse(n.func.value) != "self":
+                    self.after.told_of.add(ast.unparse(n.func.value))
+        literal = Literal(
+            *(self.module, self.after.tracked, self.after.value, lambda node: self.values.of(node).kind, known),
+            *(untracked, self.stand_ins, self.after.assumed, functions),
+        )
+        self.after.literal = literal
+        target = self.loop.target
+        if is_enumerated(self.module, self.loop.iter) and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+            self.after.tracked[ast.unparse(target.elts[0])] = "STEP"
+            target = target.elts[1]
+        given: ast.expr = call(name("GIVEN"), name("BATCH"))
+        if isinstance(target, (ast.Tuple, ast.List)):
+            given = call(name("PARTS"), given, ast.Constant(len(target.elts)))
+        body = [ast.Assign([literal.target(target)], given, lineno=0), *literal.block(self.loop.body)]
+        for s in within:
+            if isinstance(s, ast.Assign) and self.after.drifts(s.value):
+                self.after.weighted.update(ast.unparse(t) for t in s.targets)
+        self.after.imports += [i for i in sorted(literal.imports) if i not in self.after.imports]
+        return body
+
+    def _timed(self) -> set[str]:
+        """Names that only the clock decides."""
+        assigned: dict[str, list[ast.expr]] = {}
+        for s in ast.walk(self.loop):
+            if isinstance(s, ast.Assign):
+                for t in s.targets:
+                    assigned.setdefault(ast.unparse(t), []).append(s.value)
+        return {text for text, found in assigned.items() if all(self.values.of(v).kind == "time" for v in found)}
+
+    def _begun(self, text: str, within: Sequence[ast.AST]) -> ast.stmt | None:
+        """The assignment of what a name of the loop holds before its first turn; None where nothing reads that."""
+        for n in within:
+            if not isinstance(n, ast.Name) or n.id != text or not isinstance(n.ctx, ast.Load):
+                continue
+            found = [d for d in self.module.bindings.reaching(n) if d.node not in self.inside]
+            if len(found) == 1 and found[0].kind == "assign" and found[0].value is not None and found[0].index is None:
+                return assign(self.after.track(text), self.after.first(found[0].value))
+            if found:
+                raise self.stop(f"what `{text}` begins with is not seen", n)
+        return None
+
+    def _of_batches(self, within: Sequence[ast.AST]) -> set[str]:
+        """The names in the loop that a batch decides."""
+        target = self.loop.target
+        if is_enumerated(self.module, self.loop.iter) and isinstance(target, ast.Tuple):
+            target = target.elts[-1]
+        found = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+        before = 0
+        while len(found) > before:
+            before = len(found)
+            for s in within:
+                pairs: list[tuple[ast.AST, ast.AST]] = []
+                if isinstance(s, ast.Assign):
+                    pairs = [(t, s.value) for t in s.targets]
+                elif isinstance(s, (ast.AugAssign, ast.AnnAssign)) and s.value is not None:
+                    pairs = [(s.target, s.value)]
+                elif isinstance(s, ast.For):
+                    pairs = [(s.target, s.iter)]
+                for written, value in pairs:
+                    if any(isinstance(n, ast.Name) and n.id in found for n in ast.walk(value)):
+                        found |= {n.id for n in ast.walk(written) if isinstance(n, ast.Name)}
+        return found
+
+    def _read_behind(self) -> set[str]:
+        """Names and attributes that are read behind the loop, but for objects that are only told something there."""
+        found: set[str] = set()
+        for block, at in self._following(self.loop):
+            for s in block[at + 1 :]:
+                shown = [n.value.func for n in ast.walk(s) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
+                skipped = {n for function in shown for n in ast.walk(function)}
+                found |= {
+                    ast.unparse(n)
+                    for n in ast.walk(s)
+                    if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and n not in skipped
+                }
+        return found
+
+    def _cast(self) -> None:
+        """Tell what a stand-in takes for granted: functions of the project, and totals that are made whole numbers."""
+        within = [n for s in self.loop.body for n in ast.walk(s)]
+        batchy, behind, names = self._of_batches(within), self._read_behind(), {w.name for w in self.writes}
+        for n in within:
+            if not isinstance(n, ast.Call) or not isinstance(n.func, ast.Attribute):
+                continue
+            receiver = ast.unparse(n.func.value)
+            if (
+                receiver in behind - names - {"self"}
+                and receiver not in batchy
+                and any(isinstance(m, ast.Name) and m.id in batchy for a in [*n.args, *n.keywords] for m in ast.walk(a))
+            ):
+                self.after.assumed.append(f"`{text_of(n)}` keeps nothing that is read behind the loop")
+        for s in ast.walk(self.loop):
+            if isinstance(s, (ast.Assign, ast.AugAssign)):
+                targets = s.targets if isinstance(s, ast.Assign) else [s.target]
+                names = {w.name for w in self.writes}
+                for t in targets:
+                    if isinstance(t, ast.Subscript) and root_of(t) not in names:
+                        self.after.assumed.append(f"`{text_of(t)}` may be written to")
+        for write in self.writes:
+            self._taken_for_granted(write.statement)
+
+    def _taken_for_granted(self, node: ast.AST, depth: int = 0) -> None:
+        for n in ast.walk(node):
+            if isinstance(n, ast.Call):
+                if self.module.called_functions(n) and not self.module.instances(n.func) and not self._is_meter(n):
+                    self.after.assumed.append(f"`{text_of(n)}` gives a value of each sample by itself")
+                function = last_name(n.func)
+                receiver = n.func.value if isinstance(n.func, ast.Attribute) else None
+                inner = n.args[0] if n.args and function in ("int", "abs", "bool", "round") else receiver
+                if function in _CASTS and inner is not None and self.values.of(inner).kind in ("sum", "mean"):
+                    if not self._is_count(inner):
+                        self.after.assumed.append(f"`{text_of(n)}` changes a total by nothing")
+            if isinstance(n, ast.UnaryOp) and isinstance(n.op, (ast.Not, ast.Invert)):
+                if self.values.of(n.operand).kind in ("sum", "mean", "count"):
+                    self.after.assumed.append(f"`{text_of(n)}` changes a total by nothing")
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and depth < _CALLERS:
+                for d in self.module.bindings.reaching(n):
+                    if d.node in self.inside and d.kind == "assign" and d.value is not None:
+                        self._taken_for_granted(d.value, depth + 1)
+
+    def _is_meter(self, node: ast.Call) -> bool:
+        return any(w.meter is not None and w.statement is self.module.statement(node) for w in self.writes) and (
+            isinstance(self.module.parents[node], ast.Expr)
+        )
+
+    def _is_count(self, node: ast.expr) -> bool:
+        """Whether a total is one of comparisons, a whole number."""
+        return any(
+            isinstance(n, ast.Compare) or (isinstance(n, ast.Call) and last_name(n.func) in _HITS)
+            for n in ast.walk(node)
+        )
 
     # -- before the loop -------------------------------------------------------------------------------------
 
@@ -158,11 +406,11 @@ class _Loop:
                 return True
         return False
 
-    def _following(self) -> list[tuple[list[ast.stmt], int]]:
+    def _following(self, begin: ast.stmt) -> list[tuple[list[ast.stmt], int]]:
         """The blocks whose statements run after the loop, up to the next turn of a loop around it."""
         found: list[tuple[list[ast.stmt], int]] = []
-        statement: ast.stmt = self.loop
-        scope = self.module.scope(self.loop)
+        statement = begin
+        scope = self.module.scope(begin)
         while True:
             block = self.module.block(statement)
             if statement in block:
@@ -190,14 +438,31 @@ class _Loop:
         self.loose = write.kind == "opaque" or bool(write.why)
         tests = self._tests(s)
         sample = any(isinstance(t, ast.For) for t in tests)
-        variable = self.after.tracked[write.name]
         target = self._target(write, sample)
+        if isinstance(s, ast.Assign):
+            made = [self._joined(s, self.after.tracked[write.name], sample)]
+        else:
+            made = self._changed_by(write, lambda node: self.part(node, sample), target)
+        for test in tests:
+            if isinstance(test, ast.For):
+                made = [ast.For(ast.Name("SAMPLE", ast.Store()), name("BATCH"), made, [])]
+            else:
+                chosen = call(name("OF"), ast.Constant(ast.unparse(test)), name("SAMPLE"))
+                made = [ast.If(ast.BinOp(chosen, ast.Mod(), ast.Constant(2)), made, [])]
+        return made
+
+    def _changed_by(
+        self, write: Write, part: Callable[[ast.expr], ast.expr], target: ast.Name | ast.Subscript
+    ) -> list[ast.stmt]:
+        """The statement that adds, of translated parts."""
+        s = write.statement
+        variable = self.after.tracked[write.name]
         made: list[ast.stmt]
         if isinstance(s, ast.AugAssign):
-            made = [ast.AugAssign(target, s.op, self.part(s.value, sample))]
+            made = [ast.AugAssign(target, s.op, part(s.value))]
         elif isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Attribute):
-            parts = [self.part(a, sample) for a in s.value.args]
-            keywords = [ast.keyword(k.arg, self.part(k.value, sample)) for k in s.value.keywords]
+            parts = [part(a) for a in s.value.args]
+            keywords = [ast.keyword(k.arg, part(k.value)) for k in s.value.keywords]
             if write.meter is not None and write.meter.held_in:
                 receiver = self._held(write, s.value.func.value)
                 made = [ast.Expr(ast.Call(ast.Attribute(receiver, "update", ast.Load()), parts, keywords))]
@@ -208,16 +473,8 @@ class _Loop:
             else:
                 method = ast.Attribute(name(variable), s.value.func.attr, ast.Load())
                 made = [ast.Expr(call(method, *parts))]
-        elif isinstance(s, ast.Assign):
-            made = [self._joined(s, variable, sample)]
         else:
             raise self.stop(f"how `{text_of_statement(s)}` adds is not followed", s)
-        for test in tests:
-            if isinstance(test, ast.For):
-                made = [ast.For(ast.Name("SAMPLE", ast.Store()), name("BATCH"), made, [])]
-            else:
-                chosen = call(name("OF"), ast.Constant(ast.unparse(test)), name("SAMPLE"))
-                made = [ast.If(ast.BinOp(chosen, ast.Mod(), ast.Constant(2)), made, [])]
         return made
 
     def _held(self, write: Write, receiver: ast.expr) -> ast.expr:

@@ -13,6 +13,17 @@ from shardfix.proof.model import Proof, Variant, Verdict
 from shardfix.proof.stop import Unproven
 
 _PROBE = 24
+_FITS = """
+__value__ = None
+for _shape in range(len(SHAPES)):
+    SHAPE[0] = _shape
+    try:
+        exec(compile({text!r}, "<evaluation>", "exec"), globals())
+    except Exception:
+        continue
+    __value__ = _shape
+    break
+"""
 _ORDER = ("proven", "unproven", "refuted")
 
 
@@ -26,6 +37,7 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
         return []
     prelude = _prelude()
     ask = "__value__ = loader.batch_size or 1"
+    recipes = _fitting(recipes, prelude, verifier)
     ways = [(number, grouped) for number, recipe in enumerate(recipes) for grouped in _ways(recipe)]
     probes = [_cell(prelude, recipes[number].before, ask, 1, grouped, _PROBE) for number, grouped in ways]
     planned: list[tuple[int, Variant, int, bool, int, int]] = []
@@ -50,6 +62,32 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
         measured = measured or (Measured(0, error="it was not reached in time"),)
         runs[number].append(MetricRun(variant, world, grouped, size, batch_size, measured))
     return [judge_metric(recipe, found) for recipe, found in zip(recipes, runs, strict=True)]
+
+
+def _fitting(recipes: Sequence[MetricRecipe], prelude: str, verifier: Verifier) -> list[MetricRecipe]:
+    """The recipes that run a loop as it is written, on rows of the first shape with which it runs; else the others."""
+    literal = [number for number, recipe in enumerate(recipes) if recipe.otherwise is not None]
+    ways = [(number, grouped) for number in literal for grouped in _ways(recipes[number])]
+    cells = [
+        _cell(prelude, recipes[number].before, _FITS.format(text=recipes[number].before.evaluate), 1, grouped, _PROBE)
+        for number, grouped in ways
+    ]
+    shapes: dict[int, int] = {}
+    for (number, _), ranks in zip(ways, _answers(cells, verifier), strict=True):
+        if ranks and ranks[0]["value"] is not None:
+            shapes.setdefault(number, ranks[0]["value"])
+    found = list(recipes)
+    for number in literal:
+        recipe = recipes[number]
+        assert recipe.otherwise is not None
+        shape = shapes.get(number)
+        found[number] = recipe.otherwise if shape is None else _shaped(recipe, f"SHAPE[0] = {shape}\n")
+    return found
+
+
+def _shaped(recipe: MetricRecipe, first: str) -> MetricRecipe:
+    before, after = (replace(p, evaluate=first + p.evaluate) for p in (recipe.before, recipe.after))
+    return replace(recipe, before=before, after=after)
 
 
 def with_metrics(

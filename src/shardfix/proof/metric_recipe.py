@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.metrics.collation import gives_lists
 from shardfix.analysis.metrics.model import Metric
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.sites import Site
-from shardfix.proof.choices import Choices
+from shardfix.proof.choices import Choices, text_of
 from shardfix.proof.evaluated import Evaluated, evaluated
 from shardfix.proof.metric import Evaluation, MetricRecipe
 from shardfix.proof.model import StandIn
@@ -21,11 +22,12 @@ from shardfix.proof.stop import Stop, Unproven
 _WEIGHTED = ("batch-mean", "opaque", "steps")
 
 
-def metric_recipes(before: Site, after: Site) -> list[MetricRecipe] | Unproven:
+def metric_recipes(before: Site, after: Site, *, unsafe: bool = True) -> list[MetricRecipe] | Unproven:
     """A recipe for each loop over a loader, or why there is none.
 
     Args:
         before, after: the site in the original and in the rewritten source.
+        unsafe: whether the change is offered as one after which means over batches may differ.
     """
     choices = Choices(split=True)  # batches that 2 and 3 ranks may divide: of one sample, they can't be shared
     built: list[str] = []
@@ -50,24 +52,40 @@ def metric_recipes(before: Site, after: Site) -> list[MetricRecipe] | Unproven:
                 "a comprehension goes over the batches" if metric is None else "nothing that the loop gathers is seen"
             )
             return Unproven(what, before.module.home(one.node).location(one.node))
-        try:
-            first, second = _evaluated(before, one, metric, examples), _evaluated(after, other, metric, examples)
-        except Stop as stop:
-            return stop.unproven
-        if len(first.kept) != len(second.kept):
-            return Unproven("what is made of the metric is not found again in the rewritten source", before.location)
-        names = _named(first)
-        stand_ins = {**first.stand_ins, **second.stand_ins}
-        found.append(
-            MetricRecipe(
-                str(before.location),
-                Evaluation(built[0], _with_names(first, names)),
-                Evaluation(built[1], _with_names(second, names)),
-                tuple(StandIn(text, value) for text, value in stand_ins.items()),
-                tuple(name for name, (_, weighted) in zip(names, first.kept, strict=True) if weighted),
-                group_of(before, guarded),
+        collated = before.arguments.value("collate_fn")
+        apart = [] if collated is None or examples else [f"`{text_of(collated)}` puts samples together each by itself"]
+        made: list[MetricRecipe] = []
+        for literal in (False, True):
+            try:
+                first = _evaluated(before, one, metric, examples, literal)
+                second = _evaluated(after, other, metric, examples, literal)
+            except Stop as stop:
+                if not literal:
+                    return stop.unproven
+                break
+            if len(first.kept) != len(second.kept):
+                if literal:
+                    break
+                return Unproven(
+                    "what is made of the metric is not found again in the rewritten source", before.location
+                )
+            names = _named(first)
+            stand_ins = {**first.stand_ins, **second.stand_ins}
+            weighted = [name for name, (_, drifts) in zip(names, first.kept, strict=True) if drifts and unsafe]
+            made.append(
+                MetricRecipe(
+                    str(before.location),
+                    Evaluation(built[0], _with_names(first, names)),
+                    Evaluation(built[1], _with_names(second, names)),
+                    tuple(StandIn(text, value) for text, value in stand_ins.items()),
+                    tuple(weighted),
+                    group_of(before, guarded),
+                    tuple(dict.fromkeys((*first.assumed, *second.assumed, *apart))),
+                    first.told,
+                    made[0] if made else None,
+                )
             )
-        )
+        found.append(made[-1])
     return found
 
 
@@ -85,13 +103,13 @@ def _loops(site: Site) -> Iterator[Use]:
             yield use
 
 
-def _evaluated(site: Site, use: Use, metric: Metric, examples: bool) -> Evaluated:
+def _evaluated(site: Site, use: Use, metric: Metric, examples: bool, literal: bool) -> Evaluated:
     loop = use.node
     assert isinstance(loop, ast.For)
     module = site.module.home(loop)
     scope = module.scope(loop)
-    aliases = [a for a in site.flow.aliases if module.home(a) is module and module.scope(a) is scope]
-    loaders = dict.fromkeys(ast.unparse(a) for a in (use.value, *aliases) if isinstance(a, (ast.Name, ast.Attribute)))
+    own = [ast.unparse(use.value)] if isinstance(use.value, (ast.Name, ast.Attribute)) else []
+    loaders = dict.fromkeys((*own, *_written(site, module, scope)))
     near = site.dataset is not None and site.module is module and module.scope(site.call) is scope
     return evaluated(
         module,
@@ -101,7 +119,15 @@ def _evaluated(site: Site, use: Use, metric: Metric, examples: bool) -> Evaluate
         [a.name for a in metric.accumulators],
         [a.name for a in metric.accumulators if a.kind in _WEIGHTED or a.why],
         examples,
+        literal,
+        lambda other: _written(site, module, other),
     )
+
+
+def _written(site: Site, module: Module, scope: ast.AST) -> list[str]:
+    """How the loader is written in one function of a file."""
+    aliases = [a for a in site.flow.aliases if module.home(a) is module and module.scope(a) is scope]
+    return list(dict.fromkeys(ast.unparse(a) for a in aliases if isinstance(a, (ast.Name, ast.Attribute))))
 
 
 def _is_unpadded(site: Site) -> bool:

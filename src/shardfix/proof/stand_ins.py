@@ -81,6 +81,148 @@ def JOIN(first: Any, second: Any) -> Any:
     return torch.cat([first, second])
 
 
+# What a model may give and what labels and inputs it may have: the shape of one row of each, whether labels are whole
+# numbers, whether what is given lies between 0 and 1. Eleven and three classes: few batches have so many samples.
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], bool]] = [
+    (given, label, whole, taken, unit)
+    for unit in (False, True)
+    for given, label, whole, taken in (
+        ((11,), (), True, (6,)),
+        ((), (), False, (6,)),
+        ((1,), (1,), False, (6,)),
+        ((3,), (), True, (6,)),
+        ((3, 4, 4), (4, 4), True, (3, 4, 4)),
+        ((3,), (3,), False, (6,)),
+        ((1, 4, 4), (1, 4, 4), False, (3, 4, 4)),
+        ((5, 3), (5,), True, (5,)),
+        ((3, 4, 4), (3, 4, 4), False, (3, 4, 4)),
+        ((1,), (), True, (6,)),
+        ((), (), True, (6,)),
+    )
+]
+SHAPE: list[int] = [0]
+
+
+def RANDOM(seed: str | bytes, shape: tuple[int, ...], kind: str) -> Any:
+    """Numbers that the seed decides: ``normal``, ``unit`` (0 to 1), ``whole`` (0, 1, 2) or ``truth`` (0.0, 1.0)."""
+    import torch
+
+    generator = torch.Generator().manual_seed(zlib.crc32(seed if isinstance(seed, bytes) else seed.encode()))
+    if kind == "normal":
+        return torch.randn(shape, generator=generator)
+    if kind == "unit":
+        return torch.rand(shape, generator=generator)
+    drawn = torch.randint(0, 3 if kind == "whole" else 2, shape, generator=generator)
+    return drawn if kind == "whole" else drawn.float()
+
+
+class GIVEN(dict[Any, Any]):
+    """A batch, by position or by key: inputs and labels that the indices decide."""
+
+    def __init__(self, indices: Any) -> None:
+        super().__init__()
+        self.indices = [int(index) for index in indices]
+        for key in ("input_ids", "attention_mask", "labels"):
+            self[key]
+
+    def __missing__(self, key: Any) -> Any:
+        import torch
+
+        if not isinstance(key, (int, str)):
+            raise TypeError(f"a batch has no {key!r}")
+        _, label, whole, taken, _ = SHAPES[SHAPE[0]]
+        word = str(key).lower()
+        labels = (
+            key not in (0, -2) if isinstance(key, int) else any(w in word for w in ("label", "target", "mask", "y"))
+        )
+        if word in ("input_ids", "attention_mask", "token_type_ids"):
+            rows = [RANDOM(f"{key} {i}", (5,), "whole") + 1 for i in self.indices]
+        elif labels:
+            rows = [RANDOM(f"label {key} {i}", label, "whole" if whole else "truth") for i in self.indices]
+        else:
+            rows = [RANDOM(f"{key} {i}", taken, "normal") for i in self.indices]
+        self[key] = torch.stack(rows)
+        return self[key]
+
+    def __iter__(self) -> Any:
+        return iter([self[place] for place in range(8)])
+
+    def keys(self) -> Any:
+        """The keys that a tokenizer's batches have."""
+        return {"input_ids": 0, "attention_mask": 0, "labels": 0}.keys()
+
+    def items(self) -> Any:
+        """These keys and their rows."""
+        return [(key, self[key]) for key in self.keys()]
+
+    def values(self) -> Any:
+        """The rows of these keys."""
+        return [self[key] for key in self.keys()]
+
+    def to(self, *where: Any) -> GIVEN:
+        """The batch itself: it has no device."""
+        return self
+
+
+def PARTS(value: Any, number: int) -> Any:
+    """What is unpacked into so many names."""
+    return [value[place] for place in range(number)] if isinstance(value, GIVEN) else value
+
+
+def FIELD(value: Any, name: str) -> Any:
+    """An attribute of a batch, of what a model gives, or of a value of torch or numpy."""
+    import torch
+
+    if isinstance(value, GIVEN):
+        return value[name]
+    if isinstance(value, torch.Tensor) and name in ("logits", "last_hidden_state", "prediction_logits", "out"):
+        return value
+    if isinstance(value, torch.Tensor) and name == "loss":
+        return value.float().abs().flatten(1).mean(1).mean() if value.ndim > 1 else value.float().abs().mean()
+    known = ("shape", "T", "mT", "dtype", "device", "ndim", "data", "values", "indices", "size", "real")
+    if name in known or isinstance(value, (METER, LOGGER)):
+        return getattr(value, name)
+    raise AttributeError(name)
+
+
+def LOOKUP(name: str, key: Any) -> str:
+    """What a table that is not run holds for a key."""
+    return f"{name}[{PLAIN(key)}]"
+
+
+def TENSORS(given: Any) -> list[Any]:
+    """The tensors among what a function is given."""
+    import torch
+
+    if isinstance(given, torch.Tensor):
+        return [given]
+    items = given.values() if isinstance(given, dict) else given if isinstance(given, (list, tuple)) else ()
+    return [tensor for item in items for tensor in TENSORS(item)]
+
+
+def MODEL(name: str, *given: Any, **named: Any) -> Any:
+    """What a model gives: a row for each row that it is given, which nothing but that row decides."""
+    import torch
+
+    tensors = TENSORS([*given, named])
+    number = len(tensors[0])
+    rows = [t.detach().contiguous() for t in tensors if t.ndim and len(t) == number]
+    shape, _, _, _, unit = SHAPES[SHAPE[0]]
+    seeds = [name.encode() + b"".join(t[i].numpy().tobytes() for t in rows) for i in range(number)]
+    return torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") for seed in seeds])
+
+
+def SUM_OF(name: str, *given: Any, **named: Any) -> Any:
+    """A number for each row, summed."""
+    rows = MODEL(name, *given, **named)
+    return rows.abs().sum()
+
+
+def MEAN_OF(name: str, *given: Any, **named: Any) -> Any:
+    """The mean of a number for each row, as a loss gives it."""
+    return MODEL(name, *given, **named).abs().mean()
+
+
 class CALL:
     """What a function gives that is not run: what it is given decides it, and so does all that is made of it."""
 
