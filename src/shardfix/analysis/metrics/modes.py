@@ -29,7 +29,7 @@ def may_train(module: Module, loop: ast.For) -> bool:
         return False
     if any(_evaluates(n) for m in models for n in made_by(module, m.func)):
         return False
-    return not any(_evaluates(n) for scope in _scopes(module, loop) for n in ast.walk(scope))
+    return not any(_evaluates(n) for scope in _scopes(module, loop) for n in _own(scope))
 
 
 def _files(module: Module) -> Iterator[Module]:
@@ -46,12 +46,20 @@ def _scopes(module: Module, loop: ast.For) -> Iterator[ast.AST]:
             continue
         seen.add(scope)
         yield scope
-        for n in ast.walk(scope):
+        for n in _own(scope):
             if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call):
                 yield from module.home(scope).called_functions(n.value)
         if isinstance(scope, _Functions) and depth < _CALLERS:
             home = module.home(scope)
             reached += [(home.home(c).scope(c), depth + 1) for c in home.callers(scope)]
+
+
+def _own(scope: ast.AST) -> Iterator[ast.AST]:
+    """What is run where a scope is run: not the functions that are defined in it."""
+    for n in ast.iter_child_nodes(scope):
+        if not isinstance(n, (*_Functions, ast.ClassDef)):
+            yield n
+            yield from _own(n)
 
 
 def _evaluates(node: ast.AST) -> bool:
