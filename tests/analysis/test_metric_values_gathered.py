@@ -91,3 +91,11 @@ def test_a_squeeze_of_every_dimension_leaves_no_list_of_one_sample(body: str) ->
 )
 def test_sums_that_begin_at_nothing(text: str, zero: bool) -> None:
     assert is_zero(ast.parse(text, mode="eval").body) == zero
+
+
+@pytest.mark.parametrize(("squeeze", "kind"), [("squeeze()", "opaque"), ("squeeze(1)", "sum")])
+def test_a_squeezed_batch_of_one_sample_has_none_to_count_through(squeeze: str, kind: str) -> None:
+    (write,), _ = gathered(f"c = (model(x) == y).{squeeze}\nfor i in range(len(y)):\n    n += c[i].item()")
+    assert write[0] == kind
+    (write,), _ = gathered(f"c = (model(x) == y).{squeeze}\nfor one in c:\n    n += one.item()")
+    assert write[0] == kind

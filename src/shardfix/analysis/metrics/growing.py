@@ -95,7 +95,7 @@ def rowwise(module: Module, statement: ast.stmt, inside: set[ast.AST]) -> bool:
     return False
 
 
-def squeezed(module: Module, statement: ast.stmt, inside: set[ast.AST]) -> ast.Call | None:
+def squeezed(module: Module, statement: ast.AST, inside: set[ast.AST]) -> ast.Call | None:
     """The ``squeeze()`` of what a statement adds, which takes every dimension of length one away, the samples' too."""
     nodes: list[ast.AST] = list(ast.walk(statement))
     for _ in range(_HOPS):

@@ -12,6 +12,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.changing import changed, is_list
+from shardfix.analysis.metrics.growing import squeezed
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
 from shardfix.analysis.metrics.networks import gives_rows
 from shardfix.analysis.metrics.quantities import (
@@ -264,6 +265,9 @@ class Values:
         value = self.of(iterable)
         if value.kind in ("samples", "examples", "output") and self._again(iterable):
             return unknown(iterable)
+        flat = squeezed(self.module, iterable, self.inside) if value.kind in ("samples", "output") else None
+        if flat is not None:
+            return unknown(flat)
         if value.kind in ("samples", "examples"):
             return SAMPLE
         if value.kind in ("list", "items"):
@@ -325,7 +329,8 @@ class Values:
             return base.item(number) if not isinstance(index, ast.Slice) else UNKNOWN
         place = self.of(index) if not isinstance(index, (ast.Slice, ast.Tuple)) else CONSTANT
         if base.kind in ("samples", "output", "examples") and (place.kind == "place" or place.kind == "sample"):
-            return SAMPLE if self._is_place(index) else unknown(node)
+            hidden = squeezed(self.module, node.value, self.inside)  # of one sample it leaves nothing to count through
+            return SAMPLE if self._is_place(index) and hidden is None else unknown(hidden or node)
         if base.kind == "output":
             named = isinstance(index, ast.Constant) and index.value in _OWN_LOSS
             columns = isinstance(index, ast.Tuple) and len(index.elts) > 1 and isinstance(index.elts[0], ast.Slice)
