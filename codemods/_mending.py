@@ -110,7 +110,10 @@ def mended(site: Site) -> Mended | Hindrance:
     if not loops:
         return Hindrance("no loop over it is seen", site.module.evidence(site.call))
     if not edits and not evidence:
-        return Hindrance("nothing that the loop gathers is seen", site.module.evidence(loops[0]))
+        return Hindrance(
+            "nothing is seen that the loop gathers under a name and that is read behind it",
+            site.module.evidence(loops[0]),
+        )
     return Mended(tuple(loops), tuple(edits), tuple(inexact), tuple(evidence), tuple(doubts))
 
 

@@ -265,3 +265,10 @@ def test_an_import_of_the_project_s_own_is_set_apart_and_comes_last() -> None:
     assert applied(text, own, other) == (
         "import torch\nfrom torch.utils.data import Subset\n\nfrom checks import check\n\nx = 1\n"
     )
+
+
+def test_several_modules_of_the_project_s_own_are_one_block_in_order() -> None:
+    text = "import torch\n\nx = 1\n"
+    beside = span(text, "import torch")
+    own = [AddImport("a.py", name, "f", beside, apart=True) for name in ("sharded", "checks")]
+    assert applied(text, *own) == "import torch\n\nfrom checks import f\nfrom sharded import f\n\nx = 1\n"

@@ -57,7 +57,8 @@ _ALL = (
         "Where the metric is combined across ranks. Every rank evaluates all samples now; sharding the loader alone "
         "would turn the metric into one rank's part of it.",
         "reduce the metric across ranks; if that is done out of sight, say so: `# shardfix: metric=exact` (or "
-        "reduced, if repeated samples are counted); `--unsafe` shards the loader all the same",
+        "reduced, if repeated samples are counted); `--unsafe` shards the loader all the same, and reduces "
+        "the metric where it is understood",
         ("metric=exact", "metric=reduced"),
     ),
     Refusal(

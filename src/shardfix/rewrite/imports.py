@@ -120,7 +120,7 @@ def place_imports(
     extended: list[tuple[Statement, str]] = []
     lines: dict[tuple[str, Statement | None], list[str]] = {}
     apart: set[tuple[str, Statement | None]] = set()
-    for edit in sorted(edits, key=lambda edit: edit.apart):
+    for edit in sorted(edits, key=lambda edit: (edit.apart, edit.module if edit.apart else "")):
         if _is_bound(tree, edit, leaving):
             continue
         beside = tree.outermost(tree.statement(edit.beside)) if edit.beside else None
@@ -156,9 +156,12 @@ def _merge_spacing(inserts: list[tuple[InsertStatements, bool]]) -> list[InsertS
         inserts: each with whether it is set apart from what is put in before it.
     """
     merged: dict[tuple[object, str], InsertStatements] = {}
+    set_apart: set[tuple[object, str]] = set()  # where the block of the project's own modules has begun
     for insert, apart in inserts:
         key = (insert.anchor, insert.where)
+        apart = apart and key not in set_apart
         if apart:
+            set_apart.add(key)
             insert = replace(insert, lines=("", *insert.lines))
         if key in merged:
             content = [*[""] * apart, *(line for line in insert.lines if line)]

@@ -75,19 +75,24 @@ def hooked(module: Module, loop: ast.AST) -> ast.Call | None:
 
 def counted_by_a_model(module: Module, loop: ast.For) -> ast.Attribute | None:
     """The read behind a loop of what a model of the project adds up in its ``forward``."""
-    added: set[str] = set()
-    for forward in (f for m in module.fellows for f in m.functions if f.name in _MODELS):
-        own = {a.arg for a in parameters(forward)}
-        for n in ast.walk(forward):
-            if isinstance(n, (ast.AugAssign, ast.Call)) and _changed(module.home(forward), n, {"self"}, own):
-                target = n.target if isinstance(n, ast.AugAssign) else n.func
-                added |= {a.attr for a in ast.walk(target) if isinstance(a, ast.Attribute)}
     end = loop.end_lineno or loop.lineno
-    for n in ast.walk(module.scope(loop)) if added else ():
-        if isinstance(n, ast.Attribute) and n.attr in added and n.lineno > end and isinstance(n.ctx, ast.Load):
-            if not isinstance(module.parents.get(n), ast.Call):
-                return n
-    return None
+    reads = [
+        n
+        for n in ast.walk(module.scope(loop))
+        if isinstance(n, ast.Attribute) and n.lineno > end and isinstance(n.ctx, ast.Load)
+    ]
+    reads = [n for n in reads if not isinstance(module.parents.get(n), (ast.Call, ast.Attribute))]
+    wanted = {n.attr for n in reads}
+    added: set[str] = set()
+    for m in module.fellows if wanted else ():
+        kept = {a for a in wanted if f"self.{a}" in m.text}
+        for forward in (f for f in m.functions if f.name in _MODELS) if kept else ():
+            own = {a.arg for a in parameters(forward)}
+            for n in ast.walk(forward):
+                if isinstance(n, (ast.AugAssign, ast.Call)) and _changed(m, n, {"self"}, own):
+                    target = n.target if isinstance(n, ast.AugAssign) else n.func
+                    added |= {a.attr for a in ast.walk(target) if isinstance(a, ast.Attribute)} & kept
+    return next((n for n in reads if n.attr in added), None)
 
 
 def _lambdas(module: Module, call: ast.Call) -> Iterator[ast.Lambda]:

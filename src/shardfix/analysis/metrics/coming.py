@@ -185,6 +185,7 @@ class _Way:
         values = [
             d.value
             for m in self.module.fellows
+            if f".{node.attr}" in m.text
             for d in m.bindings.definitions
             if d.key.endswith("." + node.attr) and d.kind == "assign" and d.value is not None and d.index is None
         ]
