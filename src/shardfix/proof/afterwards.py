@@ -58,7 +58,7 @@ _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim"})
 _CHANGES = frozenset({"append", "extend", "add", "update", "insert", "pop", "sort", "remove", "setdefault", "reverse"})
-_GROUP = re.compile(r"initialized|world|dist|group")  # what a test for several processes asks
+_BATCHES = re.compile(r"loader|iter|batches")  # names of what has as many items as there are batches
 _DEPTH = 8
 _LONGEST = 80
 _UNKNOWN = 3  # a number for what the evaluation does not decide: settings, other objects
@@ -310,27 +310,12 @@ class Afterwards:
             return [ast.Expr(call(ast.Attribute(name("dist"), "all_reduce", ast.Load()), self.value(node.args[0])))]
         if text in self.meters and isinstance(node.func, ast.Attribute) and node.func.attr == self.meters[text].method:
             self.stand_ins[text_of(node)] = "sums the meter over the ranks"
-            group = [] if self._asks_for_group(node.func.attr) else [ast.parse("dist.get_world_size()").body[0]]
             return [
-                *group,
                 ast.Expr(call(ast.Attribute(name(self.tracked[text]), "REDUCE", ast.Load()), name("reduced"))),
             ]
         if text in self.tracked and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
             return [ast.Expr(self.value(node))]
         return self._shown([*node.args, *(k.value for k in node.keywords)])
-
-    def _asks_for_group(self, method: str) -> bool:
-        """Whether each method of that name looks whether there is a process group before it reduces."""
-        found = [f for m in self.module.fellows for f in m.functions if f.name == method]
-        reducing = [f for f in found if find_reduction(self.module.home(f), f) is not None]
-        return all(
-            any(
-                isinstance(n, ast.For)  # the meters of a logger, each by a method of its own
-                or (isinstance(n, (ast.If, ast.IfExp)) and _GROUP.search(ast.unparse(n.test)))
-                for n in ast.walk(f)
-            )
-            for f in reducing
-        )
 
     def _shown(self, nodes: Sequence[ast.expr]) -> list[ast.stmt]:
         """Keep the values that are returned or shown."""
@@ -482,6 +467,10 @@ class Afterwards:
             return self._opaque(node, depth)
         if function in _COLLECTIVE and (receiver is None or not self.follows(receiver)):
             return call(name(function), *(self.value(a, depth + 1) for a in node.args))
+        if _is_length(node) and not self.follows(node) and ast.unparse(node.args[0]) != self.dataset:
+            if _BATCHES.search(ast.unparse(node.args[0]).lower()):
+                self.assumed.append(f"`{text_of(node)}` is not the number of batches")
+            return self._stand_in(node)
         if isinstance(node.func, ast.Name) and function in _BUILTINS and f"builtins.{function}" in callee:
             return self._kept_call(name(function), node, depth)
         if any(q.startswith("numpy.") for q in callee) and function in _NUMPY:

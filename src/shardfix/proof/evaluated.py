@@ -55,7 +55,7 @@ def evaluated(
     weighted: Sequence[str] = (),
     examples: bool = False,
     literal: bool = False,
-    elsewhere: Callable[[ast.AST], Sequence[str]] = lambda _: (),
+    elsewhere: Callable[[ast.AST], tuple[Sequence[str], str]] = lambda _: ((), ""),
 ) -> Evaluated:
     """The statements of one loop over a loader and of what follows it.
 
@@ -65,7 +65,7 @@ def evaluated(
         names: the accumulators, as they are written; ``weighted``: those that add up means over batches or count these.
         examples: whether batches are lists of samples that are not collated.
         literal: whether the body of the loop is to be run as it is written, on rows.
-        elsewhere: how the loader is written in another function of the file, by that function.
+        elsewhere: how the loader and its dataset are written in another function of the file, by that function.
 
     Raises:
         Stop: something of it is not understood.
@@ -83,7 +83,7 @@ class _Loop:
     weighted: Sequence[str]
     examples: bool
     literally: bool = False
-    elsewhere: Callable[[ast.AST], Sequence[str]] = lambda _: ()
+    elsewhere: Callable[[ast.AST], tuple[Sequence[str], str]] = lambda _: ((), "")
     stand_ins: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ class _Loop:
             own = [c for c in calls if self.module.home(c) is self.module and self.module.scope(c) is not function]
             texts = {c: self.elsewhere(self.module.scope(c)) for c in own}
             given = [
-                c for c in own if any(ast.unparse(a) in texts[c] for a in [*c.args, *(k.value for k in c.keywords)])
+                c for c in own if any(ast.unparse(a) in texts[c][0] for a in [*c.args, *(k.value for k in c.keywords)])
             ]
             own = given or own
             if not own:
@@ -174,7 +174,8 @@ class _Loop:
                 self.after.tracked, self.after.meters = {text: returned}, {}
                 self.after.weighted = {text} if drifts else set()
                 self.after.unchanged = set()
-                self.loaders = self.after.loaders = texts[c]
+                self.loaders, self.after.dataset = texts[c]
+                self.after.loaders = self.loaders
                 statement = self.module.statement(c)
                 variable = f"RETURNED{depth}"
                 made = self._returned(statement, run, variable)

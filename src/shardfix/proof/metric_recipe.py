@@ -110,17 +110,16 @@ def _evaluated(site: Site, use: Use, metric: Metric, examples: bool, literal: bo
     scope = module.scope(loop)
     own = [ast.unparse(use.value)] if isinstance(use.value, (ast.Name, ast.Attribute)) else []
     loaders = dict.fromkeys((*own, *_written(site, module, scope)))
-    near = site.dataset is not None and site.module is module and module.scope(site.call) is scope
     return evaluated(
         module,
         loop,
         list(loaders),
-        ast.unparse(site.dataset) if near and site.dataset is not None else "",
+        _dataset(site, module, scope),
         [a.name for a in metric.accumulators],
         [a.name for a in metric.accumulators if a.kind in _WEIGHTED or a.why],
         examples,
         literal,
-        lambda other: _written(site, module, other),
+        lambda other: (_written(site, module, other), _dataset(site, module, other)),
     )
 
 
@@ -128,6 +127,12 @@ def _written(site: Site, module: Module, scope: ast.AST) -> list[str]:
     """How the loader is written in one function of a file."""
     aliases = [a for a in site.flow.aliases if module.home(a) is module and module.scope(a) is scope]
     return list(dict.fromkeys(ast.unparse(a) for a in aliases if isinstance(a, (ast.Name, ast.Attribute))))
+
+
+def _dataset(site: Site, module: Module, scope: ast.AST) -> str:
+    """How the loader's dataset is written in one function of a file; empty where it is not known there."""
+    near = site.module is module and module.scope(site.call) is scope
+    return ast.unparse(site.dataset) if near and site.dataset is not None else ""
 
 
 def _is_unpadded(site: Site) -> bool:
