@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,3 +133,27 @@ def test_fractions_are_compared_but_for_rounding_and_all_else_exactly(value: Any
 )
 def test_values_are_shown_in_a_few_characters(value: Any, text: str) -> None:
     assert shown(value) == text
+
+
+def test_what_is_only_assumed_is_no_proof_and_refutes_nothing() -> None:
+    recipe = MetricRecipe("eval.py:1:1", NOTHING, NOTHING, assumed=("`a` is 3", "`b` is 4"))
+    everything = [list(range(SIZE))] * 2
+    runs = [run("before", 1, ranks(1, [{"n": 3}])), run("before", 2, ranks(2, [{"n": 3}], everything))]
+    equal = judge_metric(recipe, [*runs, run("after", 2, ranks(2, [{"n": 3}]))])
+    assert (equal.verdict, equal.reasons) == ("unproven", ("assumed: `a` is 3", "assumed: `b` is 4"))
+    other = judge_metric(recipe, [*runs, run("after", 2, ranks(2, [{"n": 4}]))])
+    assert (other.verdict, other.reasons) == ("refuted", ("rank 0 of 2: `n` is 4, in one process 3 (5 samples)",))
+
+
+def test_a_size_that_the_program_itself_fails_at_is_left_out_where_it_runs_on_rows() -> None:
+    stands_in = MetricRecipe("eval.py:1:1", NOTHING, NOTHING)
+    fails = (Measured(0, error="TypeError: 'float' object is not iterable"),)
+    everything = [list(range(SIZE))] * 2
+    runs = [
+        *(run("before", 1, ranks(1, [{"n": 3}])), run("before", 2, ranks(2, [{"n": 3}], everything))),
+        *(run("after", 2, ranks(2, [{"n": 3}])), run("before", 1, fails, 6), run("after", 2, fails * 2, 6)),
+    ]
+    assert judge_metric(replace(stands_in, otherwise=stands_in), runs).verdict == "proven"
+    assert judge_metric(stands_in, runs).reasons == (
+        "the evaluation can't be run apart from its program: TypeError: 'float' object is not iterable",
+    )

@@ -185,6 +185,13 @@ class Result:
             dist.all_reduce(self.both)
         return self.both.tolist()
 """
+MEANS = """
+s = 0.0
+for x, y in val_loader:
+    s += F.cross_entropy(model(x), y).item()
+s = reduced(s)
+return s
+"""
 ONE_COUNT = """
 s = 0
 for x, y in val_loader:
@@ -200,8 +207,10 @@ def site(text: str) -> Site:
     return found
 
 
-def recipe(body: str, more: str = "", use: str = USE, collate: str = "") -> MetricRecipe | Unproven:
-    """Of a safe change that reduces; the original is the program without the lines that do."""
+def recipe(
+    body: str, more: str = "", use: str = USE, collate: str = "", unsafe: bool = False
+) -> MetricRecipe | Unproven:
+    """Of a change that reduces; the original is the program without the lines that do."""
 
     def program(loader: str, lines: list[str]) -> str:
         loader = loader.replace("batch_size=4", f"batch_size=4{collate}")
@@ -209,7 +218,7 @@ def recipe(body: str, more: str = "", use: str = USE, collate: str = "") -> Metr
 
     after = body.strip("\n").splitlines()
     before = [line for line in after if "reduced(" not in line and "all_reduce()" not in line]
-    found = metric_recipes(site(program(PLAIN, before)), site(program(SHARDED, after)), unsafe=False)
+    found = metric_recipes(site(program(PLAIN, before)), site(program(SHARDED, after)), unsafe=unsafe)
     return found[0] if isinstance(found, list) else found
 
 
@@ -229,6 +238,8 @@ def proofs() -> dict[str, MetricProof]:
     asked["a model that counts"] = recipe(ONE_COUNT.replace("return s", "return s / model.seen"))
     pad = "def pad(samples):\n    return torch.utils.data.default_collate(samples)\n"
     asked["samples put together by the project"] = recipe(ONE_COUNT, pad, collate=", collate_fn=pad")
+    asked["means over batches"] = recipe(MEANS)
+    asked["means over batches, told so"] = recipe(MEANS, unsafe=True)
     listed = {name: found for name, found in asked.items() if isinstance(found, MetricRecipe)}
     assert listed.keys() == asked.keys(), {n: str(f) for n, f in asked.items() if n not in listed}
     with Verifier(timeout=200.0) as verifier:
@@ -249,6 +260,13 @@ def test_a_value_that_goes_by_the_batches_is_refuted(proofs: dict[str, MetricPro
     proof = proofs[name]
     assert proof.verdict == "refuted"
     assert "in one process" in proof.reasons[0]
+
+
+def test_means_over_batches_are_excused_only_where_the_change_says_so(proofs: dict[str, MetricProof]) -> None:
+    assert proofs["means over batches"].verdict == "refuted"
+    told = proofs["means over batches, told so"]
+    assert told.verdict == "proven"
+    assert told.told[1].endswith(": a mean over batches weighs a ragged one like a full one")
 
 
 def test_a_reduction_that_needs_a_group_is_refuted(proofs: dict[str, MetricProof]) -> None:
