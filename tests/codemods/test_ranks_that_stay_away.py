@@ -53,6 +53,15 @@ EPOCHS = "best, bad, last = 0, 0, time.time()\nfor epoch in range(args.epochs):\
             "for phase in ['train', 'val']:\n    if phase == 'val':\n        validate(model, val_loader)\n", id="phase"
         ),
         pytest.param("if dist.get_world_size() > 1:\n    validate(model, val_loader)\n", id="the world"),
+        pytest.param(
+            "import vits\nif args.arch not in vits.__dict__.keys():\n    raise SystemExit\n"
+            "validate(model, val_loader)\n",
+            id="what a module holds",
+        ),
+        pytest.param(
+            "import vits\nif args.arch not in vits.__dict__.keys():\n    exit()\nvalidate(model, val_loader)\n",
+            id="what a module holds, or the end",
+        ),
         pytest.param("DO_EVAL = True\nif DO_EVAL:\n    validate(model, val_loader)\n", id="a constant"),
     ],
 )

@@ -201,7 +201,13 @@ class _Way:
                 return all(self._defined(d, node, depth + 1) for d in mine)
         if _COUNTERS.search(node.attr):
             return True
-        return isinstance(node.value, ast.Name) and not self.module.bindings.reaching(node.value)
+        if not isinstance(node.value, ast.Name):
+            return False
+        found = self.module.bindings.reaching(node.value)
+        if all(d.kind == "import" and not self.module.named(d.module) for d in found):  # what a module holds
+            named = [d for q in self.module.qualify(node) for d in self.module.named(q)]
+            return all(self._defined(d, node, depth + 1) for d in named)
+        return False
 
     def _called(self, call: ast.Call, depth: int) -> bool:
         name = last_name(call.func)
