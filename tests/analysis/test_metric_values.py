@@ -115,6 +115,12 @@ def test_what_is_apart_for_each_sample(expression: str, kind: str) -> None:
         pytest.param("(y.unsqueeze(1) == y.unsqueeze(0)).sum()", id="each with each"),
         pytest.param("y.unsqueeze(0).eq(y.unsqueeze(1)).sum()", id="each with each by a method"),
         pytest.param("sum(int(a == b) for a in y.tolist() for b in y.tolist())", id="each with each one by one"),
+        pytest.param("model(x).softmax(1)[:, y].sum()", id="columns that the batch's labels choose"),
+        pytest.param("x.float()[:, y].sum()", id="columns of rows that the batch's labels choose"),
+        pytest.param("sum(1 for a in x.tolist() if a > y.max())", id="a condition on the batch"),
+        pytest.param("sum(1 for a in y.tolist() for b in y.tolist())", id="pairs"),
+        pytest.param("len({a for a in y.tolist()})", id="a set of the batch"),
+        pytest.param("len({a: 1 for a in y.tolist()})", id="a dict of the batch"),
         pytest.param("y.tolist() * 2", id="a list repeated"),
         pytest.param("y.tolist() + y.tolist()", id="a list behind another"),
     ],
@@ -151,3 +157,21 @@ def test_a_batch_may_be_filled_by_name() -> None:
 def test_what_samples_of_one_batch_leave_behind_is_not_one_samples() -> None:
     lines = ("seen = set()", "for a in y.tolist():", "    seen.add(a)")
     assert value("[a in seen for a in y.tolist()]", *lines).kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        (("if o.max() > 1:", "    o = o / 255"), "unknown"),
+        (("if args.scaled:", "    o = o / 255"), "sum"),
+        (("if o.dim() > 2:", "    o = o[:, :, 0]"), "sum"),
+        (("if isinstance(o, tuple):", "    o = o[0]"), "sum"),
+    ],
+)
+def test_rows_that_only_some_batches_change(before: tuple[str, ...], kind: str) -> None:
+    assert value("(o == y).sum()", "o = model(x)", *before).kind == kind
+
+
+def test_a_function_that_reads_the_batch_from_around_it() -> None:
+    assert value("sum(more(a) for a in y.tolist())", "more = lambda a: a > y.max()").kind == "unknown"
+    assert value("(more(model(x)) == y).sum()", "def more(a):", "    return a - y").kind == "unknown"

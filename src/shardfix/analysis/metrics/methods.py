@@ -258,6 +258,8 @@ def applied(values: Values, name: str, value: Value, call: ast.Call, more: list[
         return value if name in ("mean", "sum", "squeeze", "view", "reshape") else unknown(call)
     if value.kind not in ROWS:
         return None
+    if name in ("zeros_like", "ones_like", "full_like", "empty_like"):
+        return Value(value.kind)
     if name == "squeeze":
         return unknown(call) if _dimension(call, more, 0) == 0 and value.kind != "sample" else value
     if name in _PER_ELEMENT:

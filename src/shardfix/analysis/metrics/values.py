@@ -148,6 +148,10 @@ class Values:
         if not definitions:
             return CONSTANT
         found = [changed(self, d, self._defined(d)) for d in definitions]
+        if len(definitions) > 1:
+            hidden = next((t for d in definitions if (t := self._by_batch(d.statement)) is not None), None)
+            if hidden is not None:
+                return unknown(hidden)
         if len(found) > 1 and any(v.kind != "constant" for v in found):
             # `x = None` before the loop, or `if x is None: x = default`: the other value is what counts.
             found = [
@@ -156,6 +160,19 @@ class Values:
                 if not (isinstance(d.value, ast.Constant) and d.value.value is None)
             ] or found
         return either(list(found))
+
+    def _by_batch(self, statement: ast.AST) -> ast.expr | None:
+        """The condition by which a statement runs only for some batches, as their samples are; None where there is
+        none."""
+        if statement not in self.inside:
+            return None
+        for outer in self.module.around(statement):
+            if outer is self.loop or outer not in self.inside:
+                return None
+            if isinstance(outer, (ast.If, ast.While)) and not _of_kind(outer.test):
+                if self.of(outer.test).kind not in ("constant", "sample"):
+                    return outer.test
+        return None
 
     def _defined(self, d: Definition) -> Value:
         if d.kind == "parameter" and d.key in self.given:
@@ -339,7 +356,7 @@ class Values:
             return self._taken_from(node) if not named else unknown(node)
         if base.kind == "samples":
             if isinstance(index, ast.Tuple) and index.elts and _is_all(index.elts[0]):
-                return SAMPLES
+                return SAMPLES if all(self._fixed(e) for e in index.elts[1:]) else unknown(node)
             return Value("elements") if place.kind == "samples" else unknown(node)
         if base.kind == "transposed":
             return base if isinstance(index, ast.Slice) else SAMPLES if number is not None else unknown(node)
@@ -359,7 +376,8 @@ class Values:
         """Part of what a model gives: one of its outputs by name or number, or rows that a mask chooses."""
         index = node.slice
         if isinstance(index, (ast.Slice, ast.Tuple)):
-            return OUTPUT if isinstance(index, ast.Tuple) and _is_all(index.elts[0]) else unknown(node)
+            apart = isinstance(index, ast.Tuple) and _is_all(index.elts[0]) and all(map(self._fixed, index.elts[1:]))
+            return OUTPUT if apart else unknown(node)
         kind = self.of(index).kind
         return OUTPUT if kind == "constant" else Value("elements") if kind == "samples" else unknown(node)
 
@@ -422,13 +440,23 @@ class Values:
         generator = generators[0]
         turn = self.iterated(generator.iter)
         if isinstance(node, ast.DictComp):
-            return BATCH if self._moves(generator, node.value) else self.together([node.value])
+            if self._moves(generator, node.value):
+                return BATCH
+            return self.together(
+                [node.key, node.value, *(g.iter for g in generators), *(i for g in generators for i in g.ifs)]
+            )
+        if isinstance(node, ast.SetComp):
+            return self.together([node.elt, *(g.iter for g in generators), *(i for g in generators for i in g.ifs)])
         element: ast.expr = getattr(node, "elt", generator.iter)
         over = self.of(generator.iter).kind
         if over == "batch" and len(generators) == 1:
             return BATCH if self._moves(generator, element) else unknown(node)
         if turn.kind == "sample" and over != "sample":
             value = self.of(element)
+            chosen = [self.of(i).kind for g in generators for i in g.ifs]
+            turns = [self.iterated(g.iter).kind for g in generators]
+            if not {*chosen, *turns} <= {"sample", "constant"}:
+                return unknown(node)
             if len(generators) > 1 or generator.ifs:
                 return Value("elements") if value.kind in ("sample", "constant") else unknown(node)
             return SAMPLES if value.kind in ("sample", "constant") else unknown(node)
@@ -492,11 +520,23 @@ class Values:
         home = self.module.home(function)
         inner = Values(home, function, given=given, depth=self.depth + 1)
         returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and home.function(n) is function]
+        if self._closes_over(home, function) or any(
+            inner._by_batch(r) is not None for r in returns if len(returns) > 1
+        ):
+            return unknown(call)
         values = [inner.of(r.value) for r in returns if r.value is not None]
         if not values or len(values) != len(returns):
             return unknown(call)
         found = either(values)
         return unknown(call) if found.kind == "unknown" else found
+
+    def _closes_over(self, home: Module, function: ast.AST) -> bool:
+        """Whether a function reads names that the loop binds."""
+        own = set(ast.walk(function))
+        loads = (n for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        return function in self.inside or any(
+            d.node in self.inside and d.node not in own for n in loads for d in home.bindings.reaching(n)
+        )
 
     def _opaque(self, call: ast.Call) -> Value:
         """A function that is not looked into: a model makes rows of rows, any makes of one sample what is one's."""
@@ -508,11 +548,31 @@ class Values:
             return unknown(call)  # transformers: generate() gives several rows for a sample
         if not kinds:
             return CONSTANT
+        made = self.module.bindings.reaching(call.func) if isinstance(call.func, ast.Name) else ()
+        lambdas = [d.value for d in made if isinstance(d.value, ast.Lambda)]
+        if any(self._closes_over(self.module, v) for v in lambdas):
+            return unknown(call)
         if kinds == {"sample"}:
             return SAMPLE
         if kinds <= {"samples", "output", "batch", "examples", "elements"} and gives_rows(self.module, call):
             return OUTPUT
         return unknown(call)
+
+
+def _of_kind(test: ast.expr) -> bool:
+    """Whether a condition asks what kind of value there is, which is the same for all batches."""
+    if isinstance(test, ast.UnaryOp):
+        return _of_kind(test.operand)
+    if isinstance(test, ast.BoolOp):
+        return all(_of_kind(v) for v in test.values)
+    if isinstance(test, ast.Call):
+        return isinstance(test.func, ast.Name) and test.func.id in ("isinstance", "hasattr", "callable", "is_tensor")
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    if isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+        return True
+    left = ast.unparse(test.left)
+    return left.endswith((".dim()", ".ndim")) or (left.startswith("len(") and left.endswith(".shape)"))
 
 
 def _is_all(index: ast.expr) -> bool:
