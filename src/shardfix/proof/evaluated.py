@@ -19,6 +19,7 @@ from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.values import Values
 from shardfix.proof.afterwards import Afterwards
 from shardfix.proof.choices import text_of
+from shardfix.proof.granted import following, granted, is_given, of_batches, read_behind, timed, within
 from shardfix.proof.literal import Literal
 from shardfix.proof.regime import call, name
 from shardfix.proof.slice import assign
@@ -26,8 +27,6 @@ from shardfix.proof.stop import Stop
 
 _JOINS = frozenset({"cat", "concat", "concatenate", "vstack", "append"})
 _NUMBERS = frozenset({"item", "tolist", "size", "numel", "len", "int", "float", "sum", "round"})
-_CASTS = frozenset({"int", "abs", "bool", "round", "long", "short", "byte", "floor", "ceil", "trunc"})
-_HITS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "equal", "isclose"})
 _CALLERS = 3  # callers of callers that are followed
 
 
@@ -113,7 +112,7 @@ class _Loop:
             body = self._as_written(starts, functions)
         else:
             body = [made for write in self.writes for made in self._added(write)]
-            self._cast()
+            self.after.assumed += granted(self.module, self.loop, self.values, self.writes)
         batches = call(name("enumerate"), call(name("BATCHES"), name("loader")))
         step = ast.Tuple([ast.Name("STEP", ast.Store()), ast.Name("BATCH", ast.Store())], ast.Store())
         run: list[ast.stmt] = [ast.For(step, batches, body or [ast.Pass()], [])]
@@ -134,7 +133,7 @@ class _Loop:
 
     def _run_on(self, begin: ast.stmt, run: list[ast.stmt], returned: str) -> ast.expr | None:
         """Add what follows a statement to what is run; what its function returns, bound to the name, if it does."""
-        for block, at in self._following(begin):
+        for block, at in following(self.module, begin):
             for statement in block[at + 1 :]:
                 if self._begins_anew(statement):
                     return None
@@ -195,44 +194,41 @@ class _Loop:
         if self.examples:
             raise self.stop("batches are lists of samples", self.loop)
         inner = {n for c in ast.walk(self.loop) if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
-        within = [n for s in self.loop.body for n in ast.walk(s)]
+        inside = within(self.loop)
         written = [n for n in ast.walk(self.loop.target) if isinstance(n, ast.Name)]
-        written += [n for n in within if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n not in inner]
-        for n in within:
+        written += [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n not in inner]
+        for n in inside:
             if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and root_of(n):
                 written += [m for m in ast.walk(n.value) if isinstance(m, ast.Name) and m.id == root_of(n)]
         own = {w.name for w in self.writes}
-        times = self._timed()
+        times = timed(self.values, self.loop)
         for text in dict.fromkeys(n.id for n in written if n.id not in own and n.id not in times):
-            first = self._begun(text, within)
+            first = self._begun(text, inside)
             if first is not None:
                 starts.append(first)
         for text in dict.fromkeys(n.id for n in written):
             if text not in times:
                 self.after.track(text)
-        batchy = self._of_batches(within)
-        behind = self._read_behind()
+        batchy = of_batches(self.module, self.loop)
+        behind = read_behind(self.module, self.loop)
         meters = {id(w.statement): w for w in self.writes if w.meter is not None}
 
         def known(s: ast.stmt, literal: Literal) -> list[ast.stmt] | None:
             write = meters.get(id(s))
             if write is None:
-                timed = isinstance(s, ast.Assign) and all(ast.unparse(t) in times for t in s.targets)
-                return [] if timed else None
+                by_clock = isinstance(s, ast.Assign) and all(ast.unparse(t) in times for t in s.targets)
+                return [] if by_clock else None
             return self._changed_by(write, literal.value, ast.Name(self.after.tracked[write.name], ast.Store()))
 
         def untracked(node: ast.Call) -> None:
-            given = [*node.args, *(k.value for k in node.keywords)]
-            if not any(isinstance(n, ast.Name) and n.id in batchy for g in given for n in ast.walk(g)):
+            if not is_given(node, batchy):
                 return
             told_of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
             if told_of in behind or (isinstance(node.func, ast.Name) and told_of != "print"):
                 self.after.assumed.append(f"`{text_of(node)}` keeps nothing that is read behind the loop")
 
-        for n in within:
-            if isinstance(n, ast.Call) and any(
-                isinstance(m, ast.Name) and m.id in batchy for a in [*n.args, *n.keywords] for m in ast.walk(a)
-            ):
+        for n in inside:
+            if isinstance(n, ast.Call) and is_given(n, batchy):
                 self.after.told_of.add(ast.unparse(n.func))
                 if isinstance(n.func, ast.Attribute) and ast.unparse(n.func.value) != "self":
                     self.after.told_of.add(ast.unparse(n.func.value))
@@ -249,24 +245,15 @@ class _Loop:
         if isinstance(target, (ast.Tuple, ast.List)):
             given = call(name("PARTS"), given, ast.Constant(len(target.elts)))
         body = [ast.Assign([literal.target(target)], given, lineno=0), *literal.block(self.loop.body)]
-        for s in within:
+        for s in inside:
             if isinstance(s, ast.Assign) and self.after.drifts(s.value):
                 self.after.weighted.update(ast.unparse(t) for t in s.targets)
         self.after.imports += [i for i in sorted(literal.imports) if i not in self.after.imports]
         return body
 
-    def _timed(self) -> set[str]:
-        """Names that only the clock decides."""
-        assigned: dict[str, list[ast.expr]] = {}
-        for s in ast.walk(self.loop):
-            if isinstance(s, ast.Assign):
-                for t in s.targets:
-                    assigned.setdefault(ast.unparse(t), []).append(s.value)
-        return {text for text, found in assigned.items() if all(self.values.of(v).kind == "time" for v in found)}
-
-    def _begun(self, text: str, within: Sequence[ast.AST]) -> ast.stmt | None:
+    def _begun(self, text: str, inside: Sequence[ast.AST]) -> ast.stmt | None:
         """The assignment of what a name of the loop holds before its first turn; None where nothing reads that."""
-        for n in within:
+        for n in inside:
             if not isinstance(n, ast.Name) or n.id != text or not isinstance(n.ctx, ast.Load):
                 continue
             found = [d for d in self.module.bindings.reaching(n) if d.node not in self.inside]
@@ -275,97 +262,6 @@ class _Loop:
             if found:
                 raise self.stop(f"what `{text}` begins with is not seen", n)
         return None
-
-    def _of_batches(self, within: Sequence[ast.AST]) -> set[str]:
-        """The names in the loop that a batch decides."""
-        target = self.loop.target
-        if is_enumerated(self.module, self.loop.iter) and isinstance(target, ast.Tuple):
-            target = target.elts[-1]
-        found = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
-        before = 0
-        while len(found) > before:
-            before = len(found)
-            for s in within:
-                pairs: list[tuple[ast.AST, ast.AST]] = []
-                if isinstance(s, ast.Assign):
-                    pairs = [(t, s.value) for t in s.targets]
-                elif isinstance(s, (ast.AugAssign, ast.AnnAssign)) and s.value is not None:
-                    pairs = [(s.target, s.value)]
-                elif isinstance(s, ast.For):
-                    pairs = [(s.target, s.iter)]
-                for written, value in pairs:
-                    if any(isinstance(n, ast.Name) and n.id in found for n in ast.walk(value)):
-                        found |= {n.id for n in ast.walk(written) if isinstance(n, ast.Name)}
-        return found
-
-    def _read_behind(self) -> set[str]:
-        """Names and attributes that are read behind the loop, but for objects that are only told something there."""
-        found: set[str] = set()
-        for block, at in self._following(self.loop):
-            for s in block[at + 1 :]:
-                shown = [n.value.func for n in ast.walk(s) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
-                skipped = {n for function in shown for n in ast.walk(function)}
-                found |= {
-                    ast.unparse(n)
-                    for n in ast.walk(s)
-                    if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and n not in skipped
-                }
-        return found
-
-    def _cast(self) -> None:
-        """Tell what a stand-in takes for granted: functions of the project, and totals that are made whole numbers."""
-        within = [n for s in self.loop.body for n in ast.walk(s)]
-        batchy, behind, names = self._of_batches(within), self._read_behind(), {w.name for w in self.writes}
-        for n in within:
-            if not isinstance(n, ast.Call) or not isinstance(n.func, ast.Attribute):
-                continue
-            receiver = ast.unparse(n.func.value)
-            if (
-                receiver in behind - names - {"self"}
-                and receiver not in batchy
-                and any(isinstance(m, ast.Name) and m.id in batchy for a in [*n.args, *n.keywords] for m in ast.walk(a))
-            ):
-                self.after.assumed.append(f"`{text_of(n)}` keeps nothing that is read behind the loop")
-        for s in ast.walk(self.loop):
-            if isinstance(s, (ast.Assign, ast.AugAssign)):
-                targets = s.targets if isinstance(s, ast.Assign) else [s.target]
-                names = {w.name for w in self.writes}
-                for t in targets:
-                    if isinstance(t, ast.Subscript) and root_of(t) not in names:
-                        self.after.assumed.append(f"`{text_of(t)}` may be written to")
-        for write in self.writes:
-            self._taken_for_granted(write.statement)
-
-    def _taken_for_granted(self, node: ast.AST, depth: int = 0) -> None:
-        for n in ast.walk(node):
-            if isinstance(n, ast.Call):
-                if self.module.called_functions(n) and not self.module.instances(n.func) and not self._is_meter(n):
-                    self.after.assumed.append(f"`{text_of(n)}` gives a value of each sample by itself")
-                function = last_name(n.func)
-                receiver = n.func.value if isinstance(n.func, ast.Attribute) else None
-                inner = n.args[0] if n.args and function in ("int", "abs", "bool", "round") else receiver
-                if function in _CASTS and inner is not None and self.values.of(inner).kind in ("sum", "mean"):
-                    if not self._is_count(inner):
-                        self.after.assumed.append(f"`{text_of(n)}` changes a total by nothing")
-            if isinstance(n, ast.UnaryOp) and isinstance(n.op, (ast.Not, ast.Invert)):
-                if self.values.of(n.operand).kind in ("sum", "mean", "count"):
-                    self.after.assumed.append(f"`{text_of(n)}` changes a total by nothing")
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and depth < _CALLERS:
-                for d in self.module.bindings.reaching(n):
-                    if d.node in self.inside and d.kind == "assign" and d.value is not None:
-                        self._taken_for_granted(d.value, depth + 1)
-
-    def _is_meter(self, node: ast.Call) -> bool:
-        return any(w.meter is not None and w.statement is self.module.statement(node) for w in self.writes) and (
-            isinstance(self.module.parents[node], ast.Expr)
-        )
-
-    def _is_count(self, node: ast.expr) -> bool:
-        """Whether a total is one of comparisons, a whole number."""
-        return any(
-            isinstance(n, ast.Compare) or (isinstance(n, ast.Call) and last_name(n.func) in _HITS)
-            for n in ast.walk(node)
-        )
 
     # -- before the loop -------------------------------------------------------------------------------------
 
@@ -406,20 +302,6 @@ class _Loop:
             if isinstance(outer, (ast.For, ast.While)) and outer not in begun:
                 return True
         return False
-
-    def _following(self, begin: ast.stmt) -> list[tuple[list[ast.stmt], int]]:
-        """The blocks whose statements run after the loop, up to the next turn of a loop around it."""
-        found: list[tuple[list[ast.stmt], int]] = []
-        statement = begin
-        scope = self.module.scope(begin)
-        while True:
-            block = self.module.block(statement)
-            if statement in block:
-                found.append((block, block.index(statement)))
-            outer = self.module.parents[statement]
-            if outer is scope or not isinstance(outer, ast.stmt) or isinstance(outer, (ast.For, ast.While)):
-                return found
-            statement = outer
 
     def _begins_anew(self, statement: ast.stmt) -> bool:
         """Whether a statement gives the loader's name another value, or goes over it again: another evaluation."""
