@@ -94,6 +94,13 @@ def test_a_condition_that_is_alike_on_all_ranks(text: str) -> None:
             "now",
             id="what a caller gives",
         ),
+        pytest.param(
+            "def worker(proc, world):\n    if proc < 1:\n        validate(model, val_loader)\n"
+            "torch.multiprocessing.spawn(worker, args=(2,))\n",
+            "proc < 1",
+            id="the number of a spawned process",
+        ),
+        pytest.param("from tools import *\nif MAIN:\n    validate(model, val_loader)\n", "MAIN", id="a star import"),
         pytest.param("if trainer.ready:\n    validate(model, val_loader)\n", "trainer.ready", id="an object's state"),
     ],
 )

@@ -13,13 +13,14 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.programs.processes import distributed_test, is_main_test, is_rank, is_world_size
+from shardfix.analysis.programs.processes import distributed_test, handed_on, is_main_test, is_rank, is_world_size
 
 _DEPTH = 6  # callers of callers, and values of values
 _SETTINGS = re.compile(
-    r"(^|_)(args?|arguments|cfgs?|config|configs|conf|opts?|options?|flags|hparams|hps|hp|params|settings|c)$",
+    r"(^|_)(args?|arguments|cfgs?|config|configs|conf|opts?|options?|flags|hparams|hps|hp|params|settings)$",
     re.IGNORECASE,
 )
+_NAMED_SO = re.compile(r"(^|_)(args|arguments|cfg|config|opts?|flags|hparams|settings)$", re.IGNORECASE)
 _COUNTERS = re.compile(r"(^|_)(epochs?|ep|steps?|iters?|iteration|iterations|it|rounds?|batch_?idx|updates)(_|$|\d)")
 # What is alike on all ranks if what it is given is.
 _PLAIN = frozenset(
@@ -135,11 +136,11 @@ class _Way:
         return not any(_of_rank(t) for t in tests)
 
     def _named(self, node: ast.Name, depth: int) -> bool:
-        if _SETTINGS.search(node.id):
+        if _NAMED_SO.search(node.id):
             return True
         found = self.module.bindings.reaching(node)
         if not found:
-            return True  # a name of no file that is seen: a constant of a star import, a builtin
+            return not self.module.home(node).bindings.star_modules  # a builtin
         return all(self._defined(d, node, depth) for d in found)
 
     def _defined(self, d: Definition, reader: ast.AST, depth: int) -> bool:
@@ -175,6 +176,8 @@ class _Way:
         self.seen.add(d.node)
         try:
             calls = self.module.callers(d.scope)
+            if not calls or handed_on(self.module.home(d.scope), d.scope):
+                return bool(_COUNTERS.search(d.key))  # `mp.spawn(main_worker)` gives each process its number
             given = [argument_of(self.module, d.scope, call, d.key) for call in calls]
             return not _of_rank_name(d.key) and all(g is None or self.alike(g, depth + 1) for g in given)
         finally:
