@@ -14,7 +14,7 @@ from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
-from shardfix.rewrite.edits import Edit
+from shardfix.rewrite.edits import AddImport, Edit
 
 
 def _open(site: Site) -> bool:
@@ -102,6 +102,7 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         else "with W processes each rank evaluates 1/W of the samples, and all ranks get the whole metric",
         "every rank must come to the end of the loop, where the results are put together; fewer samples than processes "
         "are an error",
+        *(line for line in [_ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),
         *(line for site in group for line in lengths(site, "it is W times shorter now") if not all(sharded)),
     )
     return Change(
@@ -116,6 +117,11 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         evidence=(*first.owner_evidence, *(e for metric in metrics for e in metric.evidence)),
         also=tuple(site.location for site in group[1:]),
     )
+
+
+_ROWS = (
+    "the results must be one for each sample: where a model gives more or fewer, in_order() is an error on every rank"
+)
 
 
 def _title(sharded: bool, *, summed: bool) -> str:

@@ -175,5 +175,6 @@ def test_a_name_that_is_no_longer_the_loaders() -> None:
     bound = text.replace("    preds = []\n", "    loader = tqdm(loader)\n    preds = []\n")
 
     assert "    preds = in_order(preds, loader)\n" in edited(text)
+    assert any("one for each sample" in line for line in planned(text).changes[0].consequences)
     assert planned(bound).changes == ()
     assert "the loader has no name where it is iterated" in planned(bound).reports[0].why
