@@ -220,8 +220,9 @@ RULE = Rule(
     refuses=(
         "Where a statement of the loop is not understood, which is named: gradients, break, a store, an object that is "
         "told of the batches, a name of the last batch that is read afterwards; where batches hold one sample or "
-        "drop_last is set. Means over batches weigh the last batch like a full one, so their reduced value is another: "
-        "--unsafe."
+        "drop_last is set; where the number of batches is read, or the program sums by itself later on. Means over "
+        "batches weigh the last batch like a full one, so their reduced value is another, and a condition that may "
+        "differ between ranks keeps some from the reduction for which all must come: --unsafe."
     ),
     plan=plan,
     valid=(
