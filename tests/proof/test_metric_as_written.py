@@ -117,6 +117,13 @@ for x, y in val_loader:
 s = reduced(s)
 return s
 """,
+    "a total without its sign": """
+s = 0.0
+for x, y in val_loader:
+    s += abs((model(x)[:, 0] - y).sum().item())
+s = reduced(s)
+return s
+""",
     "the opposite of a total": """
 s = 0
 for x, y in val_loader:
@@ -236,6 +243,11 @@ def proofs() -> dict[str, MetricProof]:
         "class Kept:\n    rows = []\n\n    def collect(self, rows, y):\n        self.rows = [*self.rows, len(rows)]\n",
     )
     asked["a model that counts"] = recipe(ONE_COUNT.replace("return s", "return s / model.seen"))
+    asked["a list that a hook fills"] = recipe(
+        ONE_COUNT.replace("for x", "model.register_forward_hook(lambda m, i, o: rows.append(o))\nfor x")
+        .replace("s = 0", "rows = []\ns = 0")
+        .replace("return s", "return s / len(rows)")
+    )
     pad = "def pad(samples):\n    return torch.utils.data.default_collate(samples)\n"
     asked["samples put together by the project"] = recipe(ONE_COUNT, pad, collate=", collate_fn=pad")
     asked["means over batches"] = recipe(MEANS)
@@ -278,6 +290,7 @@ def test_a_reduction_that_needs_a_group_is_refuted(proofs: dict[str, MetricProof
     [
         ("an object that keeps", "`kept.collect(model(x), y)` keeps nothing that is read behind the loop"),
         ("a model that counts", "the evaluation does not decide `model.seen`"),
+        ("a list that a hook fills", "the evaluation does not decide `rows`"),
         ("samples put together by the project", "`pad` puts samples together each by itself"),
     ],
 )

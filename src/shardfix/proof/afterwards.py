@@ -58,6 +58,7 @@ _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim"})
 _CHANGES = frozenset({"append", "extend", "add", "update", "insert", "pop", "sort", "remove", "setdefault", "reverse"})
+_CONTAINERS = frozenset({"list", "dict", "set", "deque", "Counter", "defaultdict"})
 _BATCHES = re.compile(r"loader|iter|batches")  # names of what has as many items as there are batches
 _DEPTH = 8
 _LONGEST = 80
@@ -439,9 +440,21 @@ class Afterwards:
     def _stand_in(self, node: ast.expr) -> ast.expr:
         self.stand_ins[text_of(node)] = str(_UNKNOWN)
         for n in ast.walk(node):
-            if isinstance(n, ast.Attribute) and self._may_change(n):
+            if (isinstance(n, ast.Attribute) and self._may_change(n)) or (
+                isinstance(n, ast.Name) and self._may_grow(n)
+            ):
                 self.assumed.append(f"the evaluation does not decide `{text_of(n)}`")
         return ast.Constant(_UNKNOWN)
+
+    def _may_grow(self, node: ast.Name) -> bool:
+        """Whether a name is that of a list or dict that begins empty: a hook or another function may fill it."""
+        values = [d.value for d in self.module.bindings.reaching(node) if d.kind == "assign" and d.index is None]
+        return any(
+            (isinstance(v, ast.List) and not v.elts)
+            or (isinstance(v, ast.Dict) and not v.keys)
+            or (isinstance(v, ast.Call) and not v.args and last_name(v.func) in _CONTAINERS)
+            for v in values
+        )
 
     def _may_change(self, node: ast.Attribute) -> bool:
         """Whether an attribute may go by the batches: of an object that is told of them, or set by their number."""
@@ -468,7 +481,8 @@ class Afterwards:
         if function in _COLLECTIVE and (receiver is None or not self.follows(receiver)):
             return call(name(function), *(self.value(a, depth + 1) for a in node.args))
         if _is_length(node) and not self.follows(node) and ast.unparse(node.args[0]) != self.dataset:
-            if _BATCHES.search(ast.unparse(node.args[0]).lower()):
+            words = ast.unparse(node.args[0]).lower()
+            if _BATCHES.search(words) and not words.endswith(".dataset"):
                 self.assumed.append(f"`{text_of(node)}` is not the number of batches")
             return self._stand_in(node)
         if isinstance(node.func, ast.Name) and function in _BUILTINS and f"builtins.{function}" in callee:

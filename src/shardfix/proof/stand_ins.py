@@ -207,9 +207,10 @@ def MODEL(name: str, *given: Any, **named: Any) -> Any:
     tensors = TENSORS([*given, named])
     number = len(tensors[0])
     rows = [t.detach().contiguous() for t in tensors if t.ndim and len(t) == number]
-    shape, _, _, _, unit = SHAPES[SHAPE[0]]
+    shape, _, whole, _, unit = SHAPES[SHAPE[0]]
+    middle = 0.0 if unit else 1.0 if whole else 0.5  # that of the labels: differences have either sign
     seeds = [name.encode() + b"".join(t[i].numpy().tobytes() for t in rows) for i in range(number)]
-    return torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") for seed in seeds])
+    return torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") + middle for seed in seeds])
 
 
 def SUM_OF(name: str, *given: Any, **named: Any) -> Any:
