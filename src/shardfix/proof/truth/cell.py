@@ -48,7 +48,7 @@ class Numbers:
 class Before:
     """What releases of a library below a version do instead."""
 
-    library: Library
+    of: Library
     version: str
     numbers: Numbers
     why: str
@@ -134,7 +134,7 @@ def expected(cell: Cell, versions: Mapping[str, str]) -> Numbers:
 
 def era_of(cell: Cell, versions: Mapping[str, str]) -> Before | None:
     """The entry of ``cell.before`` that applies to these versions."""
-    older = [b for b in cell.before if b.library in versions and release(versions[b.library]) < release(b.version)]
+    older = [b for b in cell.before if b.of in versions and release(versions[b.of]) < release(b.version)]
     return min(older, key=lambda before: release(before.version), default=None)
 
 
