@@ -23,6 +23,7 @@ from typing import Any
 from . import ranks
 from .called import is_loader, read_factory
 from .ranks import Emit, Place
+from .worker import ready
 
 WORTH_KEEPING = (
     "numpy",
@@ -124,21 +125,10 @@ def main(results: int) -> int:
         line += chunk
     threading.Thread(target=end_with_standard_input, daemon=True).start()
     job = json.loads(line)
-    about = {"kind": "ready", "python": sys.executable, "torch": "", "error": ""}
-    if not hasattr(os, "fork"):
-        emit({**about, "error": f"{sys.platform} has no os.fork; the ranks are forked (Linux, macOS, WSL)"})
+    if not ready(emit):
         return 2
-    try:
-        import torch
-        import torch.distributed
-        import torch.utils.data
-    except Exception as exception:
-        emit({**about, "error": f"{sys.executable} can't import torch: {type(exception).__name__}: {exception}"})
-        return 2
-    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
-        emit({**about, "error": f"torch {torch.__version__} of {sys.executable} has no gloo backend"})
-        return 2
-    emit({**about, "torch": str(torch.__version__)})
+    import torch.utils.data  # noqa: F401 - once, before the ranks are forked
+
     sys.path.insert(0, os.getcwd())
     deadline = time.monotonic() + job["timeout"]
     keep({name for call in job["calls"] for name in named_in(call["target"])})

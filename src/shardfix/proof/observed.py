@@ -7,7 +7,7 @@ factory or script, read by the interpreter that runs it. The dictionaries that `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Item = int | str  # the id of a sample in the base dataset, or the digest of what a stream yielded
@@ -133,7 +133,3 @@ def reader_from_json(data: Mapping[str, Any]) -> Reader:
             for item in data["passes"]
         ),
     )
-
-
-def observed_to_json(observed: Observed) -> dict[str, Any]:
-    return asdict(observed)

@@ -22,10 +22,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, NoReturn
 
-from .worker import end_with_parent, forget_accelerators, seed_everything
+from .worker import become_rank, end_with_parent, forget_accelerators, on_the_cpu, seed_everything
 
 Emit = Callable[[dict[str, Any]], None]
 PLACE = struct.Struct("iiii")  # stage, loader, epoch, step
@@ -124,22 +123,11 @@ def live(rank: int, group: Group, task: Task, answers: int, parent: int, life: i
 
 def join(rank: int, group: Group) -> None:
     """Become a rank of the group, by environment and by process group, with a seed of its own."""
-    import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"):
-        os.environ.pop(name, None)
-    os.environ.update(
-        OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", ACCELERATE_USE_CPU="true", TOKENIZERS_PARALLELISM="false"
-    )
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    on_the_cpu()
+    become_rank(rank, group.world, group.grouped, group.file("store"))
     if group.grouped:
-        world = str(group.world)
-        os.environ.update(RANK=str(rank), WORLD_SIZE=world, LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=world)
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")  # never connected to: the store is a file
-        store = dist.FileStore(group.file("store"), group.world)  # type: ignore[attr-defined]
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=group.world, timeout=timedelta(seconds=600))
         # a factory that sets up and tears down the group as its program does finds it there and leaves it
         dist.init_process_group = lambda *arguments, **named: None
         dist.destroy_process_group = lambda *arguments, **named: None

@@ -498,23 +498,28 @@ def collectives(group: Group) -> Any:
         return None
 
 
-def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> NoReturn:
-    """A rank's life: join the group, then run one program after another."""
+def become_rank(rank: int, world: int, grouped: bool, meeting: str) -> None:
+    """Be a rank from now on, by environment and, if ``grouped``, by a gloo group that meets in the file ``meeting``."""
     import torch
     import torch.distributed as dist
 
-    faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
     torch.set_num_threads(1)
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"):
         os.environ.pop(name, None)
-    if group.grouped:
-        world = str(group.world)
-        os.environ.update(RANK=str(rank), WORLD_SIZE=world, LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=world)
+    if grouped:
+        size = str(world)
+        os.environ.update(RANK=str(rank), WORLD_SIZE=size, LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=size)
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")  # never connected to: the store is a file
-        store = dist.FileStore(  # type: ignore[attr-defined]
-            os.path.join(group.folder, "store"), group.world
-        )
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=group.world, timeout=timedelta(seconds=600))
+        store = dist.FileStore(meeting, world)  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=600))
+
+
+def serve(rank: int, group: Group, commands: int, answers: int, trace: Any) -> NoReturn:
+    """A rank's life: join the group, then run one program after another."""
+    import torch
+
+    faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
+    become_rank(rank, group.world, group.grouped, os.path.join(group.folder, "store"))
 
     def progress(*values: int) -> None:
         PROGRESS.pack_into(group.progress, rank * PROGRESS.size, *values)
@@ -1143,12 +1148,36 @@ def run_cells(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> No
     emit({"kind": "done"})
 
 
-def main(target: str) -> int:
-    sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(os.path.abspath(__file__))]
+def on_the_cpu() -> None:
+    """Set the environment so that nothing looks for a GPU or another host."""
     os.environ.update(
         OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", ACCELERATE_USE_CPU="true", TOKENIZERS_PARALLELISM="false"
     )
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+
+
+def ready(emit: Callable[[dict[str, Any]], None]) -> bool:
+    """Say what this interpreter has to run ranks with, and whether that is enough."""
+    about = {"kind": "ready", "python": sys.executable, "torch": "", "error": ""}
+    if not hasattr(os, "fork"):
+        emit({**about, "error": f"{sys.platform} has no os.fork; the ranks are forked (Linux, macOS, WSL)"})
+        return False
+    try:
+        import torch
+        import torch.distributed
+    except Exception as exception:
+        emit({**about, "error": f"{sys.executable} can't import torch: {type(exception).__name__}: {exception}"})
+        return False
+    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        emit({**about, "error": f"torch {torch.__version__} of {sys.executable} has no gloo backend"})
+        return False
+    emit({**about, "torch": str(torch.__version__)})
+    return True
+
+
+def main(target: str) -> int:
+    sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(os.path.abspath(__file__))]
+    on_the_cpu()
     results = (
         int(target[3:]) if target.startswith("fd:") else os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     )
@@ -1159,20 +1188,8 @@ def main(target: str) -> int:
         while data:
             data = data[os.write(results, data) :]
 
-    about = {"kind": "ready", "python": sys.executable, "torch": "", "error": ""}
-    if not hasattr(os, "fork"):
-        emit({**about, "error": f"{sys.platform} has no os.fork; the ranks are forked (Linux, macOS, WSL)"})
+    if not ready(emit):
         return 2
-    try:
-        import torch
-        import torch.distributed
-    except Exception as exception:
-        emit({**about, "error": f"{sys.executable} can't import torch: {type(exception).__name__}: {exception}"})
-        return 2
-    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
-        emit({**about, "error": f"torch {torch.__version__} of {sys.executable} has no gloo backend"})
-        return 2
-    emit({**about, "torch": str(torch.__version__)})
     os.dup2(2, 1)  # what a program prints is no result
     try:
         for job in jobs():
