@@ -12,13 +12,13 @@ from shardfix.analysis.model import Change, Location
 from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.sites import Site
 from shardfix.planning import Plan, sites_of
-from shardfix.proof.launch import Verifier, VerifierError, torch_available
-from shardfix.proof.measure import with_metrics
-from shardfix.proof.metric import MetricRecipe
-from shardfix.proof.metric_recipe import metric_recipes
+from shardfix.proof.metrics.measure import with_metrics
+from shardfix.proof.metrics.metric import MetricRecipe
+from shardfix.proof.metrics.recipe import metric_recipes
 from shardfix.proof.model import CONDITIONS, Kind, Proof, Recipe
-from shardfix.proof.recipe import Unproven, recipe
-from shardfix.proof.stronger import stronger
+from shardfix.proof.recipes.recipe import Unproven, recipe
+from shardfix.proof.recipes.stronger import stronger
+from shardfix.proof.running.launch import Verifier, VerifierError, torch_available
 from shardfix.staging import Staged
 
 # The fault that the original of a change must show in the same run.

@@ -97,8 +97,8 @@ def _proofs(factory: Any, *, args: Any, kwargs: Any, name: str, beside: str, **h
         raise ValueError(f"world_size is {how['world_size']}; it takes two processes or more to share data")
     if how["padding"] not in ("allowed", "none"):
         raise ValueError(f'padding is {how["padding"]!r}; it must be "allowed" or "none"')
-    from shardfix.proof.factory import Asked, FactoryError, prove_callable
-    from shardfix.proof.launch import VerifierError
+    from shardfix.proof.running.factory import Asked, FactoryError, prove_callable
+    from shardfix.proof.running.launch import VerifierError
 
     asked = Asked(
         nproc=how["world_size"],
@@ -123,7 +123,7 @@ def _proofs(factory: Any, *, args: Any, kwargs: Any, name: str, beside: str, **h
 
 def _imported(target: str, root: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """In a rank: import the factory's module anew, with the project's root importable, and call it."""
-    from shardfix.proof.calling import found
+    from shardfix.proof.running.calling import found
 
     sys.path.insert(0, root)
     package = target.partition(":")[0].partition(".")[0]
@@ -151,7 +151,7 @@ def _name_of(factory: Any) -> str:
 
 def message(proofs: Sequence[Proof], width: int = 100) -> str:
     """What a failing test shows of its loaders: verdict, cause, what to do, who read what."""
-    from shardfix.proof.causes import CAUSES
+    from shardfix.proof.judging.causes import CAUSES
     from shardfix.proof.shardmap import draw_proof
 
     blocks = []

@@ -12,7 +12,7 @@ from shardfix.analysis.answers import lines_of
 from shardfix.analysis.model import Evidence, Location, Options, Setting, Target
 from shardfix.analysis.refusals import REFUSALS, REPORTS, settled_by
 from shardfix.planning import Plan, make_plan
-from shardfix.proof.recipe import Sliced, program
+from shardfix.proof.recipes.recipe import Sliced, program
 
 PREPARED = """\
 from accelerate import Accelerator

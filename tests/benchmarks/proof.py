@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from shardfix.proof.judge import judge
-from shardfix.proof.launch import Verifier
+from shardfix.proof.judging.judge import judge
 from shardfix.proof.model import Observation, Program, Recipe, observation_from_json
+from shardfix.proof.running.launch import Verifier
 
 FEW = 1
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from shardfix.proof.factory import Asked, Call, prove_factories
 from shardfix.proof.model import Proof
+from shardfix.proof.running.factory import Asked, Call, prove_factories
 
 pytest.importorskip("torch")
 pytest.importorskip("accelerate")

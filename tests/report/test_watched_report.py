@@ -9,8 +9,8 @@ from pathlib import Path
 from jsonschema import Draft202012Validator
 
 import shardfix.report
-from shardfix.proof.causes import CAUSES
-from shardfix.proof.endings import RunVerdict
+from shardfix.proof.judging.causes import CAUSES
+from shardfix.proof.judging.endings import RunVerdict
 from shardfix.proof.model import CONDITIONS, Proof, ShardMap
 from shardfix.proof.observed import Ending
 from shardfix.report.explain import explain_page

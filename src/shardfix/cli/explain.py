@@ -12,7 +12,7 @@ import click
 def command(code: str) -> None:
     """Explain a code (SHD201), a cause that verify names (sharded-twice; causes: all), a codemod, or `comments`."""
     from shardfix.config import ConfigError, nearest
-    from shardfix.proof.causes import CAUSES
+    from shardfix.proof.judging.causes import CAUSES
     from shardfix.report.catalogue import selectors
     from shardfix.report.explain import CAUSES_WORD, COMMENTS, explain_page
     from shardfix.report.terminal import emit, width_of

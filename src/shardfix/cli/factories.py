@@ -67,7 +67,7 @@ def verify(
 
     Raises FactoryError for what is no factory or can't be called so, VerifierError where the ranks can't be started.
     """
-    from shardfix.proof.factory import Asked, Call, prove_factories
+    from shardfix.proof.running.factory import Asked, Call, prove_factories
     from shardfix.report.terminal import emit, width_of
     from shardfix.report.watched import watched_json, watched_page
 
@@ -95,7 +95,7 @@ def verify(
 
 def _target(text: str, option: str) -> str:
     """A module and a name in it, ``pkg.mod:fn``; a path to a file is told how it is written."""
-    from shardfix.proof.factory import FactoryError
+    from shardfix.proof.running.factory import FactoryError
 
     file = re.fullmatch(r"(?:\./)?(.+?)\.py(?::(.+))?", text)
     if file:
@@ -108,7 +108,7 @@ def _target(text: str, option: str) -> str:
 
 
 def _argument(text: str) -> tuple[str, Any]:
-    from shardfix.proof.factory import FactoryError
+    from shardfix.proof.running.factory import FactoryError
 
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():

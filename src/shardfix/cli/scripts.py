@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import click
 
 if TYPE_CHECKING:
-    from shardfix.proof.watch import Launch, Run
+    from shardfix.proof.watching.watch import Launch, Run
     from shardfix.report.text import Maps
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -87,10 +87,10 @@ def verify(
     form: str,
 ) -> int:
     """Watch a script, print what its loaders read and how its ranks ended; the exit code."""
-    from shardfix.proof.endings import came_to_its_end, judge_run
-    from shardfix.proof.launch import torch_available
-    from shardfix.proof.verdicts import judge_observed
-    from shardfix.proof.watch import Program, watch
+    from shardfix.proof.judging.endings import came_to_its_end, judge_run
+    from shardfix.proof.judging.verdicts import judge_observed
+    from shardfix.proof.running.launch import torch_available
+    from shardfix.proof.watching.watch import Program, watch
     from shardfix.report.json import clean
     from shardfix.report.terminal import emit, width_of
     from shardfix.report.watched import watched_json, watched_page

@@ -9,7 +9,7 @@ from typing import Any, cast
 from shardfix.analysis.answers import VOCABULARY, Question
 from shardfix.analysis.refusals import settled_by, settles
 from shardfix.analysis.rules import Example, Rule
-from shardfix.proof.causes import CAUSES, Cause
+from shardfix.proof.judging.causes import CAUSES, Cause
 from shardfix.report.catalogue import Entry, entries
 from shardfix.report.terminal import Page, Styled, table
 

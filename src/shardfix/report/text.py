@@ -10,7 +10,7 @@ from typing import Literal
 
 from shardfix.analysis.model import Change, Evidence, Finding, SiteReport
 from shardfix.guard import PATH as GUARD_PATH
-from shardfix.proof.causes import CAUSES
+from shardfix.proof.judging.causes import CAUSES
 from shardfix.proof.model import Proof
 from shardfix.report import checklist as checklists
 from shardfix.report.summary import Summary, needs_proof, proof_of, refusal, summarise

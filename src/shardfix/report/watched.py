@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import shardfix
-from shardfix.proof.causes import CAUSES
-from shardfix.proof.endings import RunVerdict, run_to_json
+from shardfix.proof.judging.causes import CAUSES
+from shardfix.proof.judging.endings import RunVerdict, run_to_json
 from shardfix.proof.model import Proof, Verdict, proof_to_json
 from shardfix.report.json import VERSION, clean
 from shardfix.report.terminal import Page, Styled

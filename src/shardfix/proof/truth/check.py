@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
-from shardfix.proof.launch import Verifier
+from shardfix.proof.running.launch import Verifier
 from shardfix.proof.truth.cell import Cell, Outcome, judge_cell
 from shardfix.proof.truth.epochs import EPOCHS
 from shardfix.proof.truth.hf_trainer import TRAINER

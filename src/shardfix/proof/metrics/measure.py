@@ -1,0 +1,203 @@
+"""Run evaluations in one process and on several ranks, the original and the result, and judge their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+from shardfix.proof.metrics.metric import (
+    Evaluation,
+    Measured,
+    MetricProof,
+    MetricRecipe,
+    MetricRun,
+    judge_metric,
+    sizes_for,
+)
+from shardfix.proof.model import Proof, Variant, Verdict
+from shardfix.proof.running.launch import Verifier
+from shardfix.proof.stop import Unproven
+
+_PROBE = 24
+_FITS = """
+__value__ = None
+for _shape in range(len(SHAPES)):
+    SHAPE[0] = _shape
+    try:
+        exec(compile({text!r}, "<evaluation>", "exec"), globals())
+    except Exception:
+        continue
+    __value__ = _shape
+    break
+"""
+_ORDER = ("proven", "unproven", "refuted")
+
+
+def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[MetricProof]:
+    """A proof for each recipe, in their order, all run by the verifier's worker.
+
+    Raises:
+        VerifierError: the worker can't be run.
+    """
+    if not recipes:
+        return []
+    prelude = _prelude()
+    ask = "__value__ = loader.batch_size or 1"
+    recipes = _fitting(recipes, prelude, verifier)
+    ways = [(number, grouped) for number, recipe in enumerate(recipes) for grouped in _ways(recipe)]
+    probes = [_cell(prelude, recipes[number].before, ask, 1, grouped, _PROBE) for number, grouped in ways]
+    planned: list[tuple[int, Variant, int, bool, int, int]] = []
+    begun: set[int] = set()
+    for (number, grouped), ranks in zip(ways, _answers(probes, verifier), strict=True):
+        batch_size = ranks[0]["value"] if ranks else None
+        if number not in begun and (batch_size is not None or (number, grouped) == ways[-1] or grouped):
+            begun.add(number)
+            planned += [(number, *run, batch_size or 1) for run in _runs(batch_size or 1, verifier.nproc, grouped)]
+    cells = []
+    for number, variant, world, grouped, size, _ in planned:
+        program = recipes[number].before if variant == "before" else recipes[number].after
+        cell = _cell(prelude, program, program.evaluate + "\n__value__ = TOLD(VALUES)", world, grouped, size)
+        cells.append({**cell, "program": f"{number} {variant}"})
+    runs: list[list[MetricRun]] = [[] for _ in recipes]
+    for (number, variant, world, grouped, size, batch_size), ranks in zip(
+        planned, _answers(cells, verifier), strict=True
+    ):
+        measured = tuple(_measured(rank) for rank in ranks)
+        if not measured and any(r.variant == variant and any(m.stopped for m in r.ranks) for r in runs[number]):
+            continue  # what has hung once is not run again
+        measured = measured or (Measured(0, error="it was not reached in time"),)
+        runs[number].append(MetricRun(variant, world, grouped, size, batch_size, measured))
+    return [judge_metric(recipe, found) for recipe, found in zip(recipes, runs, strict=True)]
+
+
+def _fitting(recipes: Sequence[MetricRecipe], prelude: str, verifier: Verifier) -> list[MetricRecipe]:
+    """The recipes that run a loop as it is written, on rows of the first shape with which it runs; else the others."""
+    literal = [number for number, recipe in enumerate(recipes) if recipe.otherwise is not None]
+    ways = [(number, grouped) for number in literal for grouped in _ways(recipes[number])]
+    cells = [
+        _cell(prelude, recipes[number].before, _FITS.format(text=recipes[number].before.evaluate), 1, grouped, _PROBE)
+        for number, grouped in ways
+    ]
+    shapes: dict[int, int] = {}
+    for (number, _), ranks in zip(ways, _answers(cells, verifier), strict=True):
+        if ranks and ranks[0]["value"] is not None:
+            shapes.setdefault(number, ranks[0]["value"])
+    found = list(recipes)
+    for number in literal:
+        recipe = recipes[number]
+        assert recipe.otherwise is not None
+        shape = shapes.get(number)
+        found[number] = recipe.otherwise if shape is None else _shaped(recipe, f"SHAPE[0] = {shape}\n")
+    return found
+
+
+def _shaped(recipe: MetricRecipe, first: str) -> MetricRecipe:
+    before, after = (replace(p, evaluate=first + p.evaluate) for p in (recipe.before, recipe.after))
+    return replace(recipe, before=before, after=after)
+
+
+def with_metrics(
+    proofs: Sequence[Proof], recipes: Mapping[str, Sequence[MetricRecipe] | Unproven], verifier: Verifier
+) -> list[Proof]:
+    """The proofs of loaders together with those of the metrics that their changes put together, all run at once.
+
+    Args:
+        recipes: by site.
+
+    Raises:
+        VerifierError: the worker can't be run.
+    """
+    asked = [proof.site for proof in proofs if proof.verdict != "refuted" and proof.site in recipes]
+    listed = [recipe for site in asked for recipe in _recipes(recipes[site])]
+    proven = iter(prove_metrics(listed, verifier))
+    found: dict[str, list[MetricProof]] = {}
+    for site in asked:
+        given = recipes[site]
+        if isinstance(given, Unproven):
+            found[site] = [MetricProof(site, "unproven", (f"its metric is not proven: {given}",))]
+        else:
+            found[site] = [next(proven) for _ in given]
+    return [_together(proof, found.get(proof.site, [])) for proof in proofs]
+
+
+def _recipes(given: Sequence[MetricRecipe] | Unproven) -> Sequence[MetricRecipe]:
+    return () if isinstance(given, Unproven) else given
+
+
+def _together(proof: Proof, metrics: Sequence[MetricProof]) -> Proof:
+    """The worst verdict of all, with the reasons for it; what is proven of a metric says more than of its loader."""
+    verdicts = [proof.verdict, *(m.verdict for m in metrics)]
+    worst: Verdict = max(verdicts, key=_ORDER.index)
+    own = () if worst == "proven" and metrics else proof.reasons if proof.verdict == worst else ()
+    return replace(
+        proof,
+        verdict=worst,
+        reasons=(*own, *(line for m in metrics if m.verdict == worst for line in (*m.reasons, *m.told))),
+        padded=0 if metrics and worst == "proven" else proof.padded,  # it is taken out of what is evaluated
+        stand_ins=tuple(dict.fromkeys((*proof.stand_ins, *(s for m in metrics for s in m.stand_ins)))),
+        told=(*proof.told, *(m.control for m in metrics if m.control)),
+    )
+
+
+def _ways(recipe: MetricRecipe) -> tuple[bool, ...]:
+    """Whether one process has a process group, in the order in which that is tried: the original may need one."""
+    return (True,) if recipe.group == "always" else (False, True)
+
+
+def _runs(batch_size: int, nproc: int, grouped: bool) -> Iterator[tuple[Variant, int, bool, int]]:
+    """Every run that the judge wants: all at each size, the control and the result in a group of one once."""
+    sizes = sizes_for(batch_size)
+    for size in sizes:
+        yield "before", 1, grouped, size
+        yield "after", 1, grouped, size
+        yield "after", nproc, True, size
+        yield "after", nproc + 1, True, size
+    if not grouped:
+        yield "after", 1, True, sizes[1]
+    yield "before", nproc, True, sizes[1]
+
+
+def _prelude() -> str:
+    """The stand-ins and the functions that migrated code calls, as modules that each rank makes once."""
+    package = resources.files("shardfix")
+    evaluation = (package / "evaluation.py").read_text(encoding="utf-8")
+    stand_ins = (package / "proof" / "metrics" / "stand_ins.py").read_text(encoding="utf-8")
+    return f"""
+import sys, types
+for _name, _text in (("_shardfix_stand_ins", {stand_ins!r}), ("_shardfix_evaluation", {evaluation!r})):
+    if _name not in sys.modules:
+        _module = types.ModuleType(_name)
+        exec(compile(_text, _name, "exec"), vars(_module))
+        sys.modules[_name] = _module
+    globals().update({{key: value for key, value in vars(sys.modules[_name]).items() if not key.startswith("_")}})
+READ.clear()
+"""
+
+
+def _cell(prelude: str, program: Evaluation, then: str, world: int, grouped: bool, size: int) -> dict[str, Any]:
+    return {
+        "prelude": prelude,
+        "build": f"{program.build}\n{then}",
+        "each_epoch": "",
+        "epochs": 0,
+        "needs": [],
+        "waits": False,
+        "world": world,
+        "grouped": grouped,
+        "size": size,
+    }
+
+
+def _answers(cells: Sequence[dict[str, Any]], verifier: Verifier) -> list[list[dict[str, Any]]]:
+    """What each rank of each cell answers; nothing where the time was over."""
+    messages, _ = verifier.hear({"libraries": {}, "cells": list(cells)})
+    by_number = {m["cell"]: m["ranks"] for m in messages if m["kind"] == "cell"}
+    return [by_number.get(number, []) for number in range(len(cells))]
+
+
+def _measured(rank: dict[str, Any]) -> Measured:
+    value = rank["value"] or {"values": {}, "read": []}
+    read = tuple(tuple(batch) for batch in value["read"])
+    return Measured(rank["rank"], value["values"], read, rank["error"], rank["stopped"])

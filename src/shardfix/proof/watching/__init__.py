@@ -1,0 +1,1 @@
+"""Run a user's script as it is, and watch what its loaders read."""

@@ -1,0 +1,317 @@
+"""The proof of a metric runs what the program says: a reduction of what is no sum over the samples is not proven."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
+from shardfix.analysis.model import Options
+from shardfix.analysis.sites import Site
+from shardfix.planning import sites_of
+from shardfix.proof.metrics.measure import prove_metrics
+from shardfix.proof.metrics.metric import MetricProof, MetricRecipe
+from shardfix.proof.metrics.recipe import metric_recipes
+from shardfix.proof.running.launch import Verifier
+from shardfix.proof.stop import Unproven
+
+PROGRAM = """\
+import os
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, DistributedSampler
+
+if "RANK" in os.environ:
+    dist.init_process_group("gloo")
+val_set = [(torch.tensor([float(i)]), i % 2) for i in range(7)]
+{more}
+{loader}
+
+def validate(model, val_loader):
+{body}
+
+{use}
+"""
+PLAIN = "val_loader = DataLoader(val_set, batch_size=4)"
+SHARDED = """\
+val_sampler = DistributedSampler(val_set, shuffle=False) if dist.is_initialized() else None
+val_loader = DataLoader(val_set, batch_size=4, sampler=val_sampler)
+val_loader = unpadded(val_loader)"""
+USE = "print(validate(torch.nn.Linear(1, 2), val_loader))"
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.sum = self.count = self.avg = 0
+
+    def update(self, val, n=1):
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+    def all_reduce(self):
+        {guard}both = torch.tensor([self.sum, self.count])
+        dist.all_reduce(both)
+        self.sum, self.count = both.tolist()
+        self.avg = self.sum / self.count
+"""
+METERED = """
+m = Meter()
+for x, y in val_loader:
+    m.update((model(x).argmax(1) == y).float().mean().item(), y.size(0))
+m.all_reduce()
+return m.avg
+"""
+
+# By name: the body behind `reduced` (the line that the change adds), what else the file defines, and how it is used.
+RIGHT = {
+    "hits": """
+s = n = 0
+for x, y in val_loader:
+    s += int((model(x).argmax(1) == y).sum().item())
+    n += y.size(0)
+s, n = reduced(s, n)
+return s / n
+""",
+    "a loss of torch": """
+s = 0.0
+for x, y in val_loader:
+    s += F.cross_entropy(model(x), y).item() * len(y)
+s = reduced(s)
+return s / len(val_loader.dataset)
+""",
+    "pixels": """
+s = n = 0
+for images, masks in val_loader:
+    out = model(images)
+    pred = (torch.sigmoid(out[:, 1]) > 0.5).float()
+    s += (pred[:, 0] == masks[:, 0]).sum().item()
+    n += F.interpolate(out, size=(2, 2)).size(0)
+s, n = reduced(s, n)
+return s / n
+""",
+    "keys": """
+s = 0
+for batch in val_loader:
+    batch = {k: v.to("cpu") for k, v in batch.items()}
+    s += (model(**batch).logits.argmax(-1) == batch["labels"]).sum().item()
+s = reduced(s)
+return s
+""",
+}
+DIFFERENT = {
+    "a constant for each batch": """
+s = n = 0
+for x, y in val_loader:
+    s += (model(x).argmax(1) == y).sum().item()
+    n += 4
+s, n = reduced(s, n)
+return s / n
+""",
+    "a whole number of a total": """
+s = 0
+for x, y in val_loader:
+    s += int((model(x)[:, 0] - y).sum().item())
+s = reduced(s)
+return s
+""",
+    "a total without its sign": """
+s = 0.0
+for x, y in val_loader:
+    s += abs((model(x)[:, 0] - y).sum().item())
+s = reduced(s)
+return s
+""",
+    "the opposite of a total": """
+s = 0
+for x, y in val_loader:
+    s += not (model(x).argmax(1) == y).sum().item()
+s = reduced(s)
+return s
+""",
+    "rows scaled by the batch's largest": """
+s = 0.0
+for x, y in val_loader:
+    s += (scaled(model(x)[:, 0]) - y).abs().sum().item()
+s = reduced(s)
+return s
+""",
+    "a row that is written over": """
+s = 0
+for x, y in val_loader:
+    o = model(x)
+    o[0] = 0.0
+    s += (o.argmax(1) == y).sum().item()
+s = reduced(s)
+return s
+""",
+    "a softmax over the batch": """
+s = 0.0
+for x, y in val_loader:
+    s += F.softmax(model(x), dim=0)[:, 0].pow(2).sum().item()
+s = reduced(s)
+return s
+""",
+    "divided by the number of batches in a lambda": """
+mean = lambda total: total / len(val_loader)
+s = 0
+for x, y in val_loader:
+    s += (model(x).argmax(1) == y).sum().item()
+s = reduced(s)
+return mean(s)
+""",
+}
+SCALED = """
+def scaled(rows):
+    return (rows - rows.min()) / (rows.max() - rows.min() + 1e-6)
+"""
+COUNTS = """
+s = n = 0
+for x, y in val_loader:
+    s += (model(x).argmax(1) == y).sum().item()
+    n += y.size(0)
+s, n = reduced(s, n)
+return {"s": s, "n": n}
+"""
+SYNC = """
+def sync(d):
+    both = torch.tensor([d["s"], d["n"]])
+    if dist.is_initialized():
+        dist.all_reduce(both)
+    return both.tolist()
+"""
+RESULT = """
+class Result:
+    def __init__(self, s):
+        self.both = torch.tensor([s, 1])
+
+    def finish(self):
+        if dist.is_initialized():
+            dist.all_reduce(self.both)
+        return self.both.tolist()
+"""
+MEANS = """
+s = 0.0
+for x, y in val_loader:
+    s += F.cross_entropy(model(x), y).item()
+s = reduced(s)
+return s
+"""
+ONE_COUNT = """
+s = 0
+for x, y in val_loader:
+    s += (model(x).argmax(1) == y).sum().item()
+s = reduced(s)
+return s
+"""
+
+
+def site(text: str) -> Site:
+    project = link({"train.py": parse("train.py", text)})
+    (found,) = sites_of(project, {"train.py"}, Options())["train.py"]
+    return found
+
+
+def recipe(
+    body: str, more: str = "", use: str = USE, collate: str = "", unsafe: bool = False
+) -> MetricRecipe | Unproven:
+    """Of a change that reduces; the original is the program without the lines that do."""
+
+    def program(loader: str, lines: list[str]) -> str:
+        loader = loader.replace("batch_size=4", f"batch_size=4{collate}")
+        return PROGRAM.format(loader=loader, body="\n".join(f"    {line}" for line in lines), more=more, use=use)
+
+    after = body.strip("\n").splitlines()
+    before = [line for line in after if "reduced(" not in line and "all_reduce()" not in line]
+    found = metric_recipes(site(program(PLAIN, before)), site(program(SHARDED, after)), unsafe=unsafe)
+    return found[0] if isinstance(found, list) else found
+
+
+@pytest.fixture(scope="module")
+def proofs() -> dict[str, MetricProof]:
+    asked = {name: recipe(body, SCALED) for name, body in (RIGHT | DIFFERENT).items()}
+    asked["divided by the caller"] = recipe(ONE_COUNT, use="print(validate(None, val_loader) / len(val_loader))")
+    asked["divided rightly by the caller"] = recipe(ONE_COUNT, use="print(validate(None, val_loader) / len(val_set))")
+    asked["a meter that asks for its group"] = recipe(METERED, METER.format(guard="if dist.is_initialized(): "))
+    asked["a meter that needs a group"] = recipe(METERED, METER.format(guard=""))
+    asked["an object that keeps"] = recipe(
+        ONE_COUNT.replace("    s +=", "    kept.collect(model(x), y)\n    s +=")
+        .replace("s = 0", "s, kept = 0, Kept()")
+        .replace("return s", "return s, kept.rows"),
+        "class Kept:\n    rows = []\n\n    def collect(self, rows, y):\n        self.rows = [*self.rows, len(rows)]\n",
+    )
+    asked["a model that counts"] = recipe(ONE_COUNT.replace("return s", "return s / model.seen"))
+    asked["a list that a hook fills"] = recipe(
+        ONE_COUNT.replace("for x", "model.register_forward_hook(lambda m, i, o: rows.append(o))\nfor x")
+        .replace("s = 0", "rows = []\ns = 0")
+        .replace("return s", "return s / len(rows)")
+    )
+    pad = "def pad(samples):\n    return torch.utils.data.default_collate(samples)\n"
+    asked["samples put together by the project"] = recipe(ONE_COUNT, pad, collate=", collate_fn=pad")
+    asked["means over batches"] = recipe(MEANS)
+    asked["means over batches, told so"] = recipe(MEANS, unsafe=True)
+    listed = {name: found for name, found in asked.items() if isinstance(found, MetricRecipe)}
+    assert listed.keys() == asked.keys(), {n: str(f) for n, f in asked.items() if n not in listed}
+    with Verifier(timeout=200.0) as verifier:
+        return dict(zip(listed, prove_metrics(list(listed.values()), verifier), strict=True))
+
+
+@pytest.mark.parametrize("name", [*RIGHT, "divided rightly by the caller", "a meter that asks for its group"])
+def test_a_sum_over_the_samples_is_proven_by_the_programs_own_expressions(
+    proofs: dict[str, MetricProof], name: str
+) -> None:
+    proof = proofs[name]
+    assert (proof.verdict, proof.reasons) == ("proven", ())
+    assert not any("==" in stand_in.expression for stand_in in proof.stand_ins)
+
+
+@pytest.mark.parametrize("name", [*DIFFERENT, "divided by the caller"])
+def test_a_value_that_goes_by_the_batches_is_refuted(proofs: dict[str, MetricProof], name: str) -> None:
+    proof = proofs[name]
+    assert proof.verdict == "refuted"
+    assert "in one process" in proof.reasons[0]
+
+
+def test_means_over_batches_are_excused_only_where_the_change_says_so(proofs: dict[str, MetricProof]) -> None:
+    assert proofs["means over batches"].verdict == "refuted"
+    told = proofs["means over batches, told so"]
+    assert told.verdict == "proven"
+    assert told.told[1].endswith(": a mean over batches weighs a ragged one like a full one")
+
+
+def test_a_reduction_that_needs_a_group_is_refuted(proofs: dict[str, MetricProof]) -> None:
+    assert proofs["a meter that needs a group"].verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("name", "assumed"),
+    [
+        ("an object that keeps", "`kept.collect(model(x), y)` keeps nothing that is read behind the loop"),
+        ("a model that counts", "the evaluation does not decide `model.seen`"),
+        ("a list that a hook fills", "the evaluation does not decide `rows`"),
+        ("samples put together by the project", "`pad` puts samples together each by itself"),
+    ],
+)
+def test_what_is_only_assumed_is_not_proven(proofs: dict[str, MetricProof], name: str, assumed: str) -> None:
+    proof = proofs[name]
+    assert (proof.verdict, proof.reasons[0]) == ("unproven", f"assumed: {assumed}")
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "use", "called"),
+    [
+        (COUNTS, SYNC, "print(sync(validate(None, val_loader)))", "sync"),
+        (
+            ONE_COUNT.replace("return s", "return Result(s)"),
+            RESULT,
+            "print(validate(None, val_loader).finish())",
+            "validate(None, val_loader).finish",
+        ),
+    ],
+)
+def test_what_callers_sum_over_the_ranks_themselves_is_not_proven(body: str, more: str, use: str, called: str) -> None:
+    found = recipe(body, more, use)
+    assert isinstance(found, Unproven)
+    assert f"the program's own `{called}` is not followed" in str(found)
