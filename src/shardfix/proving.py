@@ -12,9 +12,9 @@ from shardfix.analysis.model import Change, Location
 from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.sites import Site
 from shardfix.planning import Plan, sites_of
-from shardfix.proof.metrics.measure import with_metrics
-from shardfix.proof.metrics.metric import MetricRecipe
-from shardfix.proof.metrics.recipe import metric_recipes
+from shardfix.proof.metrics.build import metric_recipes
+from shardfix.proof.metrics.model import MetricRecipe
+from shardfix.proof.metrics.run import with_metrics
 from shardfix.proof.model import CONDITIONS, Kind, Proof, Recipe
 from shardfix.proof.recipes.recipe import Unproven, recipe
 from shardfix.proof.recipes.stronger import stronger

@@ -10,9 +10,9 @@ from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options
 from shardfix.analysis.sites import Site
 from shardfix.planning import make_plan, sites_of
-from shardfix.proof.metrics.measure import prove_metrics
-from shardfix.proof.metrics.metric import MetricProof, MetricRecipe
-from shardfix.proof.metrics.recipe import metric_recipes
+from shardfix.proof.metrics.build import metric_recipes
+from shardfix.proof.metrics.model import MetricProof, MetricRecipe
+from shardfix.proof.metrics.run import prove_metrics
 from shardfix.proof.running.launch import Verifier
 from shardfix.rewrite.applier import apply
 

@@ -1,4 +1,4 @@
-"""Run evaluations in one process and on several ranks, the original and the result, and judge their metrics."""
+"""Who runs an evaluation: by the verifier's ranks, in one process and in groups, at every size that tells."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ from dataclasses import replace
 from importlib import resources
 from typing import Any
 
-from shardfix.proof.metrics.metric import (
-    Evaluation,
-    Measured,
-    MetricProof,
-    MetricRecipe,
-    MetricRun,
-    judge_metric,
-    sizes_for,
-)
+from shardfix.proof.metrics.judge import judge_metric, sizes_for
+from shardfix.proof.metrics.model import Evaluation, Measured, MetricProof, MetricRecipe, MetricRun
 from shardfix.proof.model import Proof, Variant, Verdict
 from shardfix.proof.running.launch import Verifier
 from shardfix.proof.stop import Unproven

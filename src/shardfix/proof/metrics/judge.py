@@ -1,91 +1,16 @@
-"""The proof of a metric: what an evaluation gives in one process, on several ranks, and what follows; pure."""
+"""Who judges a metric: what several ranks worked out against what one process does; pure, nothing is run here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from shardfix.proof.model import Group, StandIn, Variant, Verdict
+from shardfix.proof.metrics.model import Measured, MetricProof, MetricRecipe, MetricRun
+from shardfix.proof.model import Verdict
 
 _CLOSE = 1e-5  # sums of floats in another order; a sample counted twice or a wrong denominator is far off
 _NAMED = 3  # values named in one reason
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A runnable slice of an evaluation: Python statements.
-
-    ``build`` binds ``loader``, as it is iterated. ``evaluate`` reads it and binds ``VALUES``, a dict of what is
-    compared by name. Both may use the names of ``worker.namespace`` and of ``stand_ins``, and ``unpadded``, ``reduced``
-    and ``in_order``.
-    """
-
-    build: str
-    evaluate: str
-
-
-@dataclass(frozen=True, slots=True)
-class MetricRecipe:
-    """One evaluation to be proven: as it was and as it is.
-
-    ``weighted`` names the values that are told to be means over batches: where the last batch is ragged, one process
-    weighs it like a full one, and several ranks have other batches. Only a change that is offered as unsafe for that
-    reason has any. ``group``: see ``Recipe``. ``assumed`` is what the values hold only by, in words: with any of it
-    nothing is proven. ``told`` is what was not run. ``otherwise`` is the recipe with more stand-ins, where this one
-    runs the loop as it is written: on rows that may not have the shape that its program needs.
-    """
-
-    site: str
-    before: Evaluation
-    after: Evaluation
-    stand_ins: tuple[StandIn, ...] = ()
-    weighted: tuple[str, ...] = ()
-    group: Group = "optional"
-    assumed: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
-    otherwise: MetricRecipe | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one rank worked out: values by name, the indices of each batch it read; why it did not, if so."""
-
-    rank: int
-    values: Mapping[str, Any] = field(default_factory=dict)
-    read: tuple[tuple[int, ...], ...] = ()
-    error: str = ""
-    stopped: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricRun:
-    """One run of one variant on ``size`` samples, with batches of ``batch_size``."""
-
-    variant: Variant
-    world: int
-    grouped: bool
-    size: int
-    batch_size: int
-    ranks: tuple[Measured, ...]
-
-    @property
-    def even(self) -> bool:
-        """Whether each rank's batches are all full, so that means over batches are means over samples."""
-        return self.size % (self.world * self.batch_size) == 0
-
-
-@dataclass(frozen=True, slots=True)
-class MetricProof:
-    """The verdict on one metric. ``told`` is what a reader should know beside it."""
-
-    site: str
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    control: str = ""
-    told: tuple[str, ...] = ()
-    stand_ins: tuple[StandIn, ...] = ()
 
 
 def sizes_for(batch_size: int, largest: int = 1 << 13) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""From a loader whose metric was mended to what proves it: its evaluations before and after, ready to be run."""
+"""Who builds what is run: the evaluations of a loader, from the source as it was and as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shardfix.analysis.metrics.model import Metric
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.sites import Site
 from shardfix.proof.metrics.evaluated import Evaluated, evaluated
-from shardfix.proof.metrics.metric import Evaluation, MetricRecipe
+from shardfix.proof.metrics.model import Evaluation, MetricRecipe
 from shardfix.proof.model import StandIn
 from shardfix.proof.recipes.choices import Choices, text_of
 from shardfix.proof.recipes.recipe import Sliced, group_of, program

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shardfix.proof.metrics.measure import prove_metrics
-from shardfix.proof.metrics.metric import Evaluation, MetricProof, MetricRecipe
+from shardfix.proof.metrics.model import Evaluation, MetricProof, MetricRecipe
+from shardfix.proof.metrics.run import prove_metrics
 from shardfix.proof.running.launch import Verifier
 
 PLAIN = "loader = torch.utils.data.DataLoader(DATASET(), batch_size=2)"
