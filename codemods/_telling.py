@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardfix.codemods._unused import pure
 
 from shardfix.analysis.code.bindings import Definition, attribute_key, parameters
+from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.flow import follow
@@ -334,18 +335,8 @@ def _values(module: Module, d: Definition) -> list[ast.expr]:
     if d.kind == "assign" and d.value is not None and d.index is None:
         return [d.value]
     if d.kind == "parameter" and isinstance(d.statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return [v for _, v in _arguments(module, d) if v is not None]
+        return [v for _, v in arguments_given(module, d) if v is not None]
     return []
-
-
-def _arguments(module: Module, d: Definition) -> list[tuple[ast.Call, ast.expr | None]]:
-    """What the calls of this file hand to a parameter; None where they leave it to its default."""
-    found: list[tuple[ast.Call, ast.expr | None]] = []
-    for call in module.callers(d.scope):
-        values: list[ast.expr] = [*call.args, *(k.value for k in call.keywords)]
-        mine = [v for v in values if module.parameter_for(call, v) is d.node]
-        found.append((call, mine[0] if mine else None))
-    return found
 
 
 def _parameter_functions(module: Module, node: ast.expr) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -470,7 +461,7 @@ def _prepared(site: Site, d: Definition, depth: int) -> bool:
             return False
         if d.node not in parameters(function):
             return False
-        handed = _arguments(module, d)
+        handed = arguments_given(module, d)
         return bool(handed) and all(v is not None and _value(site, v, None, depth + 1) for _, v in handed)
     assert d.value is not None
     if d.kind == "loop":

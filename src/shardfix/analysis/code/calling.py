@@ -166,6 +166,14 @@ def argument_of(module: Module, function: Function, call: ast.Call, name: str) -
     return None
 
 
+def arguments_given(module: Module, parameter: Definition) -> list[tuple[ast.Call, ast.expr | None]]:
+    """Each call of a parameter's function, and what it gives to the parameter, as ``argument_of`` says it."""
+    function = parameter.scope
+    if not isinstance(function, Function):
+        return []
+    return [(c, argument_of(module, function, c, parameter.key)) for c in module.callers(function)]
+
+
 def only_called(module: Module, function: Function) -> bool:
     """Whether a function is called wherever the project names it, so that its callers are all that run it."""
     calls = {call.func for call in module.callers(function)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.programs.processes import (
@@ -173,7 +174,8 @@ def _behind(step: _Step) -> Iterator[_Step]:
         for where, d in _definitions(module, node):
             if d.kind == "parameter":
                 if not step.inside and step.calls < _CALLS:
-                    yield from (_Step(where, value, step.calls + 1, False) for value in _passed(where, d))
+                    given = (value for _, value in arguments_given(where, d) if value is not None)
+                    yield from (_Step(where, value, step.calls + 1, False) for value in given)
             elif d.value is not None and d.kind in ("assign", "loop", "augmented", "other"):
                 yield _Step(where, d.value, step.calls, step.inside)
     elif isinstance(node, ast.Call) and step.calls < _CALLS:
@@ -195,14 +197,6 @@ def _definitions(module: Module, node: ast.Name | ast.Attribute) -> list[tuple[M
     outside = [o for d in found if d.kind == "import" for q in sorted(module.qualify(node)) for o in module.named(q)]
     kept = [d for d in found if d.kind != "import"] + [d for d in outside if d.kind == "assign"]
     return [(module.home(d.node), d) for d in kept]
-
-
-def _passed(module: Module, parameter: Definition) -> Iterator[ast.expr]:
-    """What the callers of a function give to its parameter."""
-    for call in module.callers(parameter.scope):
-        for value in (*call.args, *(k.value for k in call.keywords)):
-            if module.parameter_for(call, value) is parameter.node:
-                yield value
 
 
 def called(module: Module, call: ast.Call) -> list[tuple[Module, ast.AST]]:

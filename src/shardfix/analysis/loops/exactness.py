@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Flow
@@ -163,15 +164,10 @@ def _is_length(module: Module, node: ast.expr, flow: Flow, dataset: ast.expr | N
     for d in definitions:
         values = [d.value] if d.kind == "assign" and d.index is None else []
         if d.kind == "parameter":
-            calls = module.callers(d.scope)
-            values = [_argument(module, call, d.node) for call in calls]
+            values = [value for _, value in arguments_given(module, d)]
         if not values or any(v is None or not _is_length(module, v, flow, dataset, depth + 1) for v in values):
             return False
     return True
-
-
-def _argument(module: Module, call: ast.Call, parameter: ast.AST) -> ast.expr | None:
-    return next((a for a in arguments_of(call) if module.parameter_for(call, a) is parameter), None)
 
 
 def _by_place(
@@ -304,13 +300,13 @@ def _is_dataset(module: Module, node: ast.expr, flow: Flow, dataset: ast.expr | 
         return True
     if dataset is None or not isinstance(node, (ast.Name, ast.Attribute)):
         return False
-    function = module.function(node)
     definitions = module.bindings.reaching(node)
-    calls = module.callers(function) if function is not None and function is not module.function(dataset) else []
-    if calls and definitions and all(d.kind == "parameter" for d in definitions):
-        (parameter,) = {d.node for d in definitions}
-        values = [_argument(module, call, parameter) for call in calls]
-        return all(v is not None and same_source(v, dataset) for v in values)
+    elsewhere = module.function(node) is not module.function(dataset)
+    if elsewhere and definitions and all(d.kind == "parameter" for d in definitions):
+        (parameter,) = definitions
+        values = [value for _, value in arguments_given(module, parameter)]
+        if values:
+            return all(v is not None and same_source(v, dataset) for v in values)
     return same_source(node, dataset)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.arguments import Arguments
 from shardfix.analysis.code.bindings import Definition, ScopeNode
+from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import DATA_LOADER, last_name
 from shardfix.analysis.programs.processes import distributed_test
@@ -404,13 +405,11 @@ class Slicer:
         entered = self.entered.get(function)
         for made in [entered] if entered is not None else m.callers(function):
             here = m.scope(made)
-            value = next(
-                (v for v in [*made.args, *(k.value for k in made.keywords)] if m.parameter_for(made, v) is d.node), None
-            )
+            value = argument_of(m, function, made, d.key)
             if value is None:
                 if any(isinstance(a, ast.Starred) for a in made.args) or any(k.arg is None for k in made.keywords):
                     return []
-                value = _default(function, d.key)
+                value = default_of(function, d.key)
                 here = function
             if value is None:
                 return []
@@ -552,18 +551,6 @@ class Slicer:
 def assign(target: str, value: ast.expr) -> ast.Assign:
     """``target = value``."""
     return ast.Assign([ast.Name(target, ast.Store())], value, lineno=0)
-
-
-def _default(function: ast.FunctionDef | ast.AsyncFunctionDef, key: str) -> ast.expr | None:
-    a = function.args
-    positional = [*a.posonlyargs, *a.args]
-    for arg, default in zip(reversed(positional), reversed(a.defaults), strict=False):
-        if arg.arg == key:
-            return default
-    for arg, kw_default in zip(a.kwonlyargs, a.kw_defaults, strict=False):
-        if arg.arg == key:
-            return kw_default
-    return None
 
 
 def _construction(module: Module, node: ast.expr | None) -> ast.Call | None:
