@@ -9,16 +9,14 @@ from dataclasses import replace
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import default_of
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.code.names import arguments_of
 from shardfix.analysis.metrics.changing import changed, is_list
-from shardfix.analysis.metrics.growing import squeezed
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
 from shardfix.analysis.metrics.networks import gives_rows
+from shardfix.analysis.metrics.parts import attribute_of, item_of
 from shardfix.analysis.metrics.quantities import (
     BATCH,
     CONSTANT,
-    COUNT,
     OUTPUT,
     ROWS,
     SAMPLE,
@@ -31,6 +29,7 @@ from shardfix.analysis.metrics.quantities import (
     paired,
     unknown,
 )
+from shardfix.analysis.metrics.turns import bound, comprehended, iterated
 
 _LOOPS = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -87,9 +86,9 @@ class Values:
         if isinstance(node, ast.Name):
             return self._name(node)
         if isinstance(node, ast.Attribute):
-            return self._attribute(node)
+            return attribute_of(self, node)
         if isinstance(node, ast.Subscript):
-            return self._subscript(node)
+            return item_of(self, node)
         if isinstance(node, ast.Call):
             return self.call(node)
         if isinstance(node, ast.BinOp):
@@ -105,7 +104,7 @@ class Values:
         if isinstance(node, (ast.Tuple, ast.List)):
             return self._display(node)
         if isinstance(node, _COMPREHENSIONS):
-            return self._comprehension(node)
+            return comprehended(self, node)
         if isinstance(node, ast.Dict):
             return self._dict(node)
         if isinstance(node, (ast.JoinedStr, ast.Set)):
@@ -147,7 +146,7 @@ class Values:
         definitions = self.module.bindings.reaching(node)
         if not definitions:
             return CONSTANT
-        found = [changed(self, d, self._defined(d)) for d in definitions]
+        found = [changed(self, d, self.defined(d)) for d in definitions]
         if len(definitions) > 1:
             hidden = next((t for d in definitions if (t := self._by_batch(d.statement)) is not None), None)
             if hidden is not None:
@@ -174,7 +173,12 @@ class Values:
                     return outer.test
         return None
 
-    def _defined(self, d: Definition) -> Value:
+    def iterated(self, iterable: ast.expr) -> Value:
+        """One turn of a loop over an expression."""
+        return iterated(self, iterable)
+
+    def defined(self, d: Definition) -> Value:
+        """What a definition gives."""
         if d.kind == "parameter" and d.key in self.given:
             return self.given[d.key]
         if d.node not in self.inside:
@@ -184,7 +188,7 @@ class Values:
             default = default_of(scope, d.key) if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
             return CONSTANT if default is not None else UNKNOWN
         if d.kind == "loop":
-            return self._looped(d)
+            return bound(self, d)
         if d.kind == "assign" and d.value is not None:
             found = self._taken(d.value, d.index) if not self._grows(d) else self._grown(d)
             # What a model or an unseen criterion gives as a loss may be a mean already.
@@ -229,181 +233,7 @@ class Values:
                 return True
         return False
 
-    def _looped(self, d: Definition) -> Value:
-        loop, iterable = d.statement, d.value
-        if iterable is None:
-            return UNKNOWN
-        if loop is self.loop:
-            whole = Value("examples") if self.examples else BATCH
-            if is_enumerated(self.module, iterable):
-                return Value("step") if d.index == 0 else whole if d.index == 1 else SAMPLES
-            return whole if d.index is None else SAMPLES
-        return self.part(iterable, d.index)
-
-    def part(self, iterable: ast.expr, index: int | None) -> Value:
-        """What a loop over an expression binds: its target, or the item of a position in that."""
-        if isinstance(iterable, ast.Call) and not isinstance(iterable.func, ast.Attribute):
-            name = last_name(iterable.func)
-            if name == "enumerate" and iterable.args:
-                inner = self.iterated(iterable.args[0])
-                per_sample = inner.kind in ("sample", "output")
-                if index == 0:
-                    return Value("place") if per_sample else CONSTANT if inner.kind == "constant" else UNKNOWN
-                return inner
-            if name == "zip" and index is not None and 0 <= index < len(iterable.args):
-                whole = self.iterated(iterable)
-                return whole if whole.kind in ("sample", "unknown") else self.iterated(iterable.args[index])
-            if name == "range" and self.iterated(iterable).kind == "sample" and not self._of_sample(iterable):
-                return Value("place")
-            if name in ("tqdm", "list", "tuple", "sorted", "reversed") and iterable.args:
-                return self.part(iterable.args[0], index)
-        if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute):
-            if iterable.func.attr in ("items", "values", "keys") and self.of(iterable.func.value).kind == "batch":
-                key = iterable.func.attr == "keys" or (iterable.func.attr == "items" and index == 0)
-                return CONSTANT if key else SAMPLES
-        return self.iterated(iterable)
-
-    def iterated(self, iterable: ast.expr) -> Value:
-        """One turn of a loop over an expression: ``sample`` if it takes the batch's samples one by one, ``output`` if
-        it takes what a model gives one by one."""
-        if isinstance(iterable, ast.Call) and not isinstance(iterable.func, ast.Attribute):
-            name = last_name(iterable.func)
-            if name == "zip" and iterable.args:
-                parts = [self.iterated(a) for a in iterable.args]
-                if any(p.kind == "sample" for p in parts) and all(p.kind in ("sample", "output") for p in parts):
-                    return SAMPLE
-                return either(parts)
-            if name in ("enumerate", "tqdm", "list", "tuple", "reversed") and iterable.args:
-                return self.iterated(iterable.args[0])
-            if name == "range":
-                if len(iterable.args) == 1 and self.of(iterable.args[0]).kind == "count":
-                    return unknown(iterable) if self._again(iterable) else Value("sample")
-                return self.together(iterable.args)
-        value = self.of(iterable)
-        if value.kind in ("samples", "examples", "output") and self._again(iterable):
-            return unknown(iterable)
-        flat = squeezed(self.module, iterable, self.inside) if value.kind in ("samples", "output") else None
-        if flat is not None:
-            return unknown(flat)
-        if value.kind in ("samples", "examples"):
-            return SAMPLE
-        if value.kind in ("list", "items"):
-            return either(list(value.items))
-        if value.kind in ("output", "constant", "sample"):
-            return value
-        return unknown(iterable)
-
-    def _of_sample(self, counted: ast.Call) -> bool:
-        """Whether a range is one of a single sample."""
-        return all(self.of(a).kind in ("sample", "constant") for a in counted.args)
-
-    def _again(self, iterable: ast.expr) -> bool:
-        """Whether the batch is gone over for each of its samples, so that these are compared with one another."""
-        previous: ast.AST = iterable
-        for outer in self.module.around(iterable):
-            if outer is self.loop or outer not in self.inside:
-                return False
-            heads: list[ast.expr] = []
-            if isinstance(outer, _LOOPS) and previous is not outer.iter:
-                heads = [outer.iter]
-            elif isinstance(outer, _COMPREHENSIONS):
-                own = [g.iter for g in outer.generators]
-                place = next((i for i, g in enumerate(outer.generators) if g is previous), len(own))
-                heads = own[:place]
-            if any(self.iterated(h).kind in ("sample", "output", "unknown") for h in heads):
-                return True
-            previous = outer
-        return False
-
-    # -- parts -----------------------------------------------------------------------------------------------
-
-    def _attribute(self, node: ast.Attribute) -> Value:
-        definitions = [d for d in self.module.bindings.reaching(node) if d.node in self.inside]
-        if definitions:
-            return either([self._defined(d) for d in definitions])
-        base = self.of(node.value)
-        if base.kind == "batch":
-            return SAMPLES
-        if base.kind == "output":
-            return unknown(node) if node.attr in _OWN_LOSS else OUTPUT
-        if base.kind == "list" and node.attr in ("values", "indices"):
-            return base.item()
-        if base.kind in ("samples", "transposed") and node.attr in ("T", "mT"):
-            return Value("transposed")
-        if node.attr in ("data", "real"):
-            return base
-        return base if base.kind in ("constant", "sample", "unknown", "time") else unknown(node)
-
-    def _subscript(self, node: ast.Subscript) -> Value:
-        shaped = self._shape(node)
-        if shaped is not None:
-            return shaped
-        base, index = self.of(node.value), node.slice
-        number = index.value if isinstance(index, ast.Constant) and isinstance(index.value, int) else None
-        if base.kind == "batch":
-            return BATCH if isinstance(index, ast.Slice) else SAMPLES
-        if base.kind in ("items", "list"):
-            return base.item(number) if not isinstance(index, ast.Slice) else UNKNOWN
-        place = self.of(index) if not isinstance(index, (ast.Slice, ast.Tuple)) else CONSTANT
-        if base.kind in ("samples", "output", "examples") and (place.kind == "place" or place.kind == "sample"):
-            hidden = squeezed(self.module, node.value, self.inside)  # of one sample it leaves nothing to count through
-            return SAMPLE if self._is_place(index) and hidden is None else unknown(hidden or node)
-        if base.kind == "output":
-            named = isinstance(index, ast.Constant) and index.value in _OWN_LOSS
-            columns = isinstance(index, ast.Tuple) and len(index.elts) > 1 and isinstance(index.elts[0], ast.Slice)
-            if columns and isinstance(index, ast.Tuple) and _is_all(index.elts[0]):
-                return SAMPLES if all(self._fixed(e) for e in index.elts[1:]) else unknown(node)
-            return self._taken_from(node) if not named else unknown(node)
-        if base.kind == "samples":
-            if isinstance(index, ast.Tuple) and index.elts and _is_all(index.elts[0]):
-                return SAMPLES if all(self._fixed(e) for e in index.elts[1:]) else unknown(node)
-            return Value("elements") if place.kind == "samples" else unknown(node)
-        if base.kind == "transposed":
-            return base if isinstance(index, ast.Slice) else SAMPLES if number is not None else unknown(node)
-        if base.kind == "elements":
-            return base if place.kind in ("samples", "elements") else unknown(node)
-        if base.kind in TOTALS | {"mean"}:
-            return Value("sum") if base.kind == "count" else base
-        if base.kind == "constant":
-            return place if place.kind in ("constant", "sample", "samples") else unknown(node)
-        return base if base.kind in ("sample", "unknown") else unknown(node)
-
-    def _fixed(self, index: ast.expr) -> bool:
-        """Whether an index is the same for all batches."""
-        return isinstance(index, ast.Slice) or self.of(index).kind == "constant"
-
-    def _taken_from(self, node: ast.Subscript) -> Value:
-        """Part of what a model gives: one of its outputs by name or number, or rows that a mask chooses."""
-        index = node.slice
-        if isinstance(index, (ast.Slice, ast.Tuple)):
-            apart = isinstance(index, ast.Tuple) and _is_all(index.elts[0]) and all(map(self._fixed, index.elts[1:]))
-            return OUTPUT if apart else unknown(node)
-        kind = self.of(index).kind
-        return OUTPUT if kind == "constant" else Value("elements") if kind == "samples" else unknown(node)
-
-    def _is_place(self, index: ast.expr) -> bool:
-        """Whether an index is the number that a loop over the samples counts."""
-        if not isinstance(index, ast.Name):
-            return False
-        return all(
-            d.kind == "loop" and self._looped(d).kind in ("place", "sample")
-            for d in self.module.bindings.reaching(index)
-        )
-
-    def _shape(self, node: ast.Subscript) -> Value | None:
-        """``x.shape[0]``, ``x.size()[0]``."""
-        of: ast.expr | None = None
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-            of = node.value.value
-        elif isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-            of = node.value.func.value if node.value.func.attr == "size" and not node.value.args else None
-        if of is None:
-            return None
-        first = isinstance(node.slice, ast.Constant) and node.slice.value == 0
-        kind = self.of(of).kind
-        if kind == "samples":
-            return COUNT if first else unknown(node)
-        return Value(kind) if kind in ("constant", "sample") else unknown(node)
+    # -- operations ------------------------------------------------------------------------------------------
 
     def _compared(self, node: ast.Compare) -> Value:
         if len(node.comparators) != 1:
@@ -434,54 +264,6 @@ class Values:
         """What is written for a model: a batch again, if its values are rows of one."""
         kinds = {self.of(v).kind for v in node.values}
         return BATCH if "samples" in kinds and kinds <= {"samples", "constant"} else self.together(node.values)
-
-    def _comprehension(self, node: ast.AST) -> Value:
-        generators: list[ast.comprehension] = getattr(node, "generators", [])
-        generator = generators[0]
-        turn = self.iterated(generator.iter)
-        if isinstance(node, ast.DictComp):
-            if self._moves(generator, node.value):
-                return BATCH
-            return self.together(
-                [node.key, node.value, *(g.iter for g in generators), *(i for g in generators for i in g.ifs)]
-            )
-        if isinstance(node, ast.SetComp):
-            return self.together([node.elt, *(g.iter for g in generators), *(i for g in generators for i in g.ifs)])
-        element: ast.expr = getattr(node, "elt", generator.iter)
-        over = self.of(generator.iter).kind
-        if over == "batch" and len(generators) == 1:
-            return BATCH if self._moves(generator, element) else unknown(node)
-        if turn.kind == "sample" and over != "sample":
-            value = self.of(element)
-            chosen = [self.of(i).kind for g in generators for i in g.ifs]
-            turns = [self.iterated(g.iter).kind for g in generators]
-            if not {*chosen, *turns} <= {"sample", "constant"}:
-                return unknown(node)
-            if len(generators) > 1 or generator.ifs:
-                return Value("elements") if value.kind in ("sample", "constant") else unknown(node)
-            return SAMPLES if value.kind in ("sample", "constant") else unknown(node)
-        if turn.kind == "output" and len(generators) == 1 and not generator.ifs:
-            return OUTPUT
-        value = self.of(element)
-        if turn.kind in ("constant", "sample") and value.kind in ("constant", "sample", "time"):
-            return self.together([element, *(g.iter for g in generators)])
-        if turn.kind == "constant":
-            return Value("list", (value,))
-        return Value("list", (value,)) if over in ("list", "items") else unknown(node)
-
-    def _moves(self, generator: ast.comprehension, element: ast.expr) -> bool:
-        """``(t.to(device) for t in batch)``, ``{k: v.cuda() for k, v in batch.items()}``: the batch, elsewhere."""
-        names = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
-        over = generator.iter
-        if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
-            over = over.func.value
-        while isinstance(element, ast.IfExp):
-            element = element.body
-        while isinstance(element, ast.Call) and isinstance(element.func, ast.Attribute):
-            if element.func.attr not in ("to", "cuda", "cpu", "long", "float", "detach"):
-                return False
-            element = element.func.value
-        return isinstance(element, ast.Name) and element.id in names and self.of(over).kind == "batch"
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -573,13 +355,6 @@ def _of_kind(test: ast.expr) -> bool:
         return True
     left = ast.unparse(test.left)
     return left.endswith((".dim()", ".ndim")) or (left.startswith("len(") and left.endswith(".shape)"))
-
-
-def _is_all(index: ast.expr) -> bool:
-    """``:`` or ``...`` in a subscript."""
-    if isinstance(index, ast.Slice):
-        return not any(ast.iter_child_nodes(index))
-    return isinstance(index, ast.Constant) and index.value is Ellipsis
 
 
 __all__ = ["Values"]
