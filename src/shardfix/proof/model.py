@@ -174,19 +174,6 @@ def recipe_to_json(recipe: Recipe) -> dict[str, Any]:
     return asdict(recipe)
 
 
-def recipe_from_json(data: Mapping[str, Any]) -> Recipe:
-    fields = dict(data)
-    before = fields.get("before")
-    fields["before"] = Program(**before) if before else None
-    fields["after"] = Program(**fields["after"])
-    fields["unknown"] = tuple(fields.get("unknown", ()))
-    fields["stand_ins"] = tuple(StandIn(**item) for item in fields.get("stand_ins", ()))
-    imports = fields.get("imports")
-    fields["imports"] = tuple(imports) if imports is not None else None
-    fields["worlds"] = tuple(fields.get("worlds", ()))
-    return Recipe(**fields)
-
-
 def observation_from_json(data: Mapping[str, Any]) -> Observation:
     return Observation(
         variant=data["variant"],
