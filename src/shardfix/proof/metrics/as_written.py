@@ -1,0 +1,93 @@
+"""The body of a loop as it is written, to be run on rows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from shardfix.analysis.loops.accumulation import root_of
+from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.proof.metrics.adding import changed_by
+from shardfix.proof.metrics.granted import is_given, of_batches, read_behind, timed, within
+from shardfix.proof.metrics.literal import Literal
+from shardfix.proof.metrics.loop import Loop
+from shardfix.proof.metrics.outputs import Outputs
+from shardfix.proof.recipes.choices import text_of
+from shardfix.proof.recipes.regime import call, name
+from shardfix.proof.recipes.slice import assign
+
+
+def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt]) -> list[ast.stmt]:
+    """The body of the loop, on rows."""
+    if loop.examples:
+        raise loop.known.stop("batches are lists of samples", loop.node)
+    inner = {n for c in ast.walk(loop.node) if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
+    inside = within(loop.node)
+    written = [n for n in ast.walk(loop.node.target) if isinstance(n, ast.Name)]
+    written += [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n not in inner]
+    for n in inside:
+        if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and root_of(n):
+            written += [m for m in ast.walk(n.value) if isinstance(m, ast.Name) and m.id == root_of(n)]
+    own = {w.name for w in loop.writes}
+    times = timed(loop.values, loop.node)
+    for text in dict.fromkeys(n.id for n in written if n.id not in own and n.id not in times):
+        first = _begun(loop, text, inside)
+        if first is not None:
+            starts.append(first)
+    for text in dict.fromkeys(n.id for n in written):
+        if text not in times:
+            loop.known.track(text)
+    batchy = of_batches(loop.module, loop.node)
+    behind = read_behind(loop.module, loop.node)
+    meters = {id(w.statement): w for w in loop.writes if w.meter is not None}
+
+    def known(s: ast.stmt, literal: Literal) -> list[ast.stmt] | None:
+        write = meters.get(id(s))
+        if write is None:
+            by_clock = isinstance(s, ast.Assign) and all(ast.unparse(t) in times for t in s.targets)
+            return [] if by_clock else None
+        return changed_by(loop, write, literal.value, ast.Name(loop.known.tracked[write.name], ast.Store()))
+
+    def untracked(node: ast.Call) -> None:
+        if not is_given(node, batchy):
+            return
+        told_of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        if told_of in behind or (isinstance(node.func, ast.Name) and told_of != "print"):
+            loop.known.assumed.append(f"`{text_of(node)}` keeps nothing that is read behind the loop")
+
+    for n in inside:
+        if isinstance(n, ast.Call) and is_given(n, batchy):
+            loop.known.told_of.add(ast.unparse(n.func))
+            if isinstance(n.func, ast.Attribute) and ast.unparse(n.func.value) != "self":
+                loop.known.told_of.add(ast.unparse(n.func.value))
+    literal = Literal(
+        loop.known,
+        Outputs(loop.known, lambda node: loop.values.of(node).kind),
+        *(loop.outside.value, known, untracked, functions),
+    )
+    loop.outside.literal = literal
+    target = loop.node.target
+    if is_enumerated(loop.module, loop.node.iter) and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        loop.known.tracked[ast.unparse(target.elts[0])] = "STEP"
+        target = target.elts[1]
+    given: ast.expr = call(name("GIVEN"), name("BATCH"))
+    if isinstance(target, (ast.Tuple, ast.List)):
+        given = call(name("PARTS"), given, ast.Constant(len(target.elts)))
+    body = [ast.Assign([literal.target(target)], given, lineno=0), *literal.block(loop.node.body)]
+    for s in inside:
+        if isinstance(s, ast.Assign) and loop.known.drifts(s.value):
+            loop.known.weighted.update(ast.unparse(t) for t in s.targets)
+    return body
+
+
+def _begun(loop: Loop, text: str, inside: Sequence[ast.AST]) -> ast.stmt | None:
+    """The assignment of what a name of the loop holds before its first turn; None where nothing reads that."""
+    for n in inside:
+        if not isinstance(n, ast.Name) or n.id != text or not isinstance(n.ctx, ast.Load):
+            continue
+        found = [d for d in loop.module.bindings.reaching(n) if d.node not in loop.inside]
+        if len(found) == 1 and found[0].kind == "assign" and found[0].value is not None and found[0].index is None:
+            return assign(loop.known.track(text), loop.outside.value(found[0].value))
+        if found:
+            raise loop.known.stop(f"what `{text}` begins with is not seen", n)
+    return None

@@ -1,0 +1,102 @@
+"""What is known of a program's names while its evaluation is made into statements: which follow from its batches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.metrics.meters import Meter
+from shardfix.proof.stop import Stop
+
+COLLECTIVE = ("reduced", "in_order")
+
+
+@dataclass
+class Known:
+    """The names of one scope. All that goes by it is translated one statement after the other, as it is run.
+
+    Args:
+        loaders: how the loader is written; ``dataset``: how its dataset is.
+        stand_ins: the expressions that were replaced, and by what; added to.
+        assumed: what the values hold only by, in words; added to.
+        imports: the modules that the statements need; added to.
+
+    Attributes:
+        tracked: the variables of what follows from the batches, by how they are written.
+        weighted: what of that goes by the number of batches, or by means over them.
+        local: the names that an expression binds itself.
+        told_of: the objects that are told of batches in the loop, or called with them, as they are written.
+    """
+
+    module: Module
+    loaders: Sequence[str]
+    dataset: str
+    stand_ins: dict[str, str]
+    assumed: list[str] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    tracked: dict[str, str] = field(default_factory=dict)
+    meters: dict[str, Meter] = field(default_factory=dict)
+    weighted: set[str] = field(default_factory=set)
+    local: list[str] = field(default_factory=list)
+    told_of: set[str] = field(default_factory=set)
+
+    def track(self, text: str) -> str:
+        """The variable for a name or attribute of the program."""
+        if text not in self.tracked:
+            base = "v_" + "".join(c if c.isalnum() else "_" for c in text)
+            while base in self.tracked.values():
+                base += "_"
+            self.tracked[text] = base
+        return self.tracked[text]
+
+    def follows(self, node: ast.AST) -> bool:
+        """Whether something of an expression follows from the batches, or from how many there are."""
+        return any(
+            isinstance(n, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+            and (ast.unparse(n) in self.tracked or ast.unparse(n) in self.loaders or ast.unparse(n) in self.local)
+            for n in ast.walk(node)
+        ) or any(isinstance(n, ast.Call) and last_name(n.func) in COLLECTIVE for n in ast.walk(node))
+
+    def tracks(self, node: ast.AST) -> bool:
+        """Whether something of an expression of the loop follows from a batch."""
+        return any(
+            isinstance(n, (ast.Name, ast.Attribute))
+            and (ast.unparse(n) in self.tracked or (isinstance(n, ast.Name) and n.id in self.local))
+            for n in ast.walk(node)
+        )
+
+    def drifts(self, node: ast.AST) -> bool:
+        """Whether an expression goes by the number of batches, or by means over them."""
+        for n in ast.walk(node):
+            if isinstance(n, (ast.Name, ast.Attribute, ast.Call)) and ast.unparse(n) in self.weighted:
+                return True
+            if is_length(n) and ast.unparse(n.args[0]) in self.loaders:  # type: ignore[attr-defined]
+                return True
+        return False
+
+    def importing(self, module: str) -> None:
+        """Note that the statements need a module."""
+        if module not in self.imports:
+            self.imports.append(module)
+
+    def stop(self, reason: str, node: ast.AST) -> Stop:
+        """What ends the translation at a node."""
+        return Stop(reason, self.module.home(node).location(node))
+
+
+def is_length(node: ast.AST) -> bool:
+    """``len(x)``"""
+    return isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
+
+
+def root_name(node: ast.expr) -> str:
+    """The name or attribute whose item something is, as it is written; empty for anything else."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+
+
+__all__ = ["COLLECTIVE", "Known", "is_length", "root_name"]
