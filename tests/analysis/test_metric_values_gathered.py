@@ -99,3 +99,21 @@ def test_a_squeezed_batch_of_one_sample_has_none_to_count_through(squeeze: str, 
     assert write[0] == kind
     (write,), _ = gathered(f"c = (model(x) == y).{squeeze}\nfor one in c:\n    n += one.item()")
     assert write[0] == kind
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        (
+            "for p in model(x):\n    t = list(p)\n    if 0 in t:\n        t = t[:t.index(0)]\n    preds.append(t)",
+            ["samples"],
+        ),
+        ("for p in model(x):\n    n += p.sum().item()", ["opaque"]),  # there may be more of them than samples
+        ("for p in model(x):\n    n += (p == y).sum().item()", ["opaque"]),
+        ("for p in model(x):\n    if p.max() > 1:\n        preds.append(p)", []),
+    ],
+)
+def test_what_a_loop_takes_of_a_models_output_is_of_one_sample_alone(body: str, kinds: list[str]) -> None:
+    found, obstacles = gathered(body)
+    assert [kind for kind, _ in found] == kinds
+    assert bool(obstacles) == (not kinds)

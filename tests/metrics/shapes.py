@@ -757,4 +757,21 @@ SHAPES = (
 """,
         "texts = in_order(texts, val_loader)",
     ),
+    _shape(
+        "text of each sample, cut off at its end",
+        """
+    texts = []
+    for x, y in val_loader:
+        preds = model(x)
+        for pred in preds:
+            t = pred.round().long().cpu().numpy()
+            t = list(t)
+            if 0 in t:
+                t = t[: t.index(0)]
+            text = " ".join(str(token) for token in t)
+            texts.append(text)
+    return texts
+""",
+        "texts = in_order(texts, val_loader)",
+    ),
 )

@@ -38,7 +38,9 @@ def bound(values: Values, d: Definition) -> Value:
         if is_enumerated(values.module, iterable):
             return Value("step") if d.index == 0 else whole if d.index == 1 else SAMPLES
         return whole if d.index is None else SAMPLES
-    return _part(values, iterable, d.index)
+    found = _part(values, iterable, d.index)
+    # One of the things that a model gives: whether there is one for each sample, who gathers them has to ask.
+    return SAMPLE if found.kind == "output" else found
 
 
 def _part(values: Values, iterable: ast.expr, index: int | None) -> Value:
