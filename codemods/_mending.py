@@ -52,8 +52,12 @@ class Mended:
     doubts: tuple[str, ...] = ()
 
 
-def mended(site: Site) -> Mended | Hindrance:
-    """How the metric of every loop over a loader is put together from the ranks' parts."""
+def mended(site: Site, lifted: frozenset[ast.expr] = frozenset()) -> Mended | Hindrance:
+    """How the metric of every loop over a loader is put together from the ranks' parts.
+
+    Args:
+        lifted: conditions on the rank that are taken away.
+    """
     if site.role != "eval":
         return Hindrance("it is not seen to evaluate", site.module.evidence(site.call))
     hindered = _loader(site)
@@ -81,7 +85,7 @@ def mended(site: Site) -> Mended | Hindrance:
         if metric.loop in loops:
             continue
         loops.append(metric.loop)
-        away = stays_away(module, metric.loop, use.calls, site.flow.aliases)
+        away = stays_away(module, metric.loop, use.calls, site.flow.aliases, lifted)
         if away is not None:
             doubts.append(f"line {_line(away.node)}: {away.why}")
         if site.evaluation.reduction is not None:

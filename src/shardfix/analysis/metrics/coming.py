@@ -37,15 +37,20 @@ _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def stays_away(
-    module: Module, loop: ast.AST, calls: Sequence[ast.Call], aliases: frozenset[ast.expr]
+    module: Module,
+    loop: ast.AST,
+    calls: Sequence[ast.Call],
+    aliases: frozenset[ast.expr],
+    lifted: frozenset[ast.expr] = frozenset(),
 ) -> Obstacle | None:
     """The condition because of which a rank may not come to a loop while others do; None where all are seen alike.
 
     Args:
         calls: the calls through which the loader came to the loop, where these are known.
         aliases: the expressions that stand for the loader.
+        lifted: conditions that are to be taken away.
     """
-    return _Way(module, aliases, set(calls)).to(loop)
+    return _Way(module, aliases, set(calls), lifted).to(loop)
 
 
 @dataclass
@@ -59,6 +64,7 @@ class _Way:
     module: Module
     aliases: frozenset[ast.expr]
     given: set[ast.Call]
+    lifted: frozenset[ast.expr] = frozenset()
     results: set[ast.AST] = field(default_factory=set)
     seen: set[ast.AST] = field(default_factory=set)
 
@@ -84,7 +90,7 @@ class _Way:
 
     def alike(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether the value of an expression is seen to be the same on all ranks."""
-        if isinstance(node, ast.Constant) or node in self.aliases or node in self.results:
+        if isinstance(node, ast.Constant) or node in self.aliases or node in self.results or node in self.lifted:
             return True
         if depth > 2 * _DEPTH:
             return False
