@@ -152,6 +152,13 @@ def ordered_wrongly() -> dict[str, str]:
     }
 
 
+def out_of_step() -> str:
+    """What is said where one rank, which went on after an exception, is at its next evaluation already."""
+    if dist.get_rank() == 1:
+        return refused(lambda: reduced(1, 2))
+    return refused(lambda: in_order([1, 2], unpadded(loader(7))))
+
+
 def unpadded_wrongly() -> dict[str, str]:
     numbers = Numbers(8)
     of_five = DistributedSampler(numbers, num_replicas=5, rank=dist.get_rank())
@@ -231,6 +238,7 @@ def main(rank: int, world: int, folder: Path) -> None:
     results["evaluated"] = {shape: evaluated(*shape) for shape in results["read"] if shape in DRIVEN}
     if world > 1:
         results |= {"ordered wrongly": ordered_wrongly(), "unpadded wrongly": unpadded_wrongly(), "kept": kept()}
+        results["out of step"] = out_of_step()
     (folder / f"{world}-{rank}.pickle").write_bytes(pickle.dumps(results))
 
 

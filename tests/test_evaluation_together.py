@@ -233,6 +233,16 @@ def test_results_that_are_not_one_for_each_sample_are_refused_on_every_rank(rank
         }
 
 
+def test_ranks_that_are_at_different_evaluations_are_all_told(ranks: Ranks) -> None:
+    text = Path(__file__).with_name("evaluation_ranks.py").read_text().splitlines()
+    first, second = (1 + next(n for n, line in enumerate(text) if words in line) for words in ("[1, 2]", "(1, 2)"))
+    for one in ranks[2]:
+        assert one["out of step"].split(": ", 1)[1] == (
+            "the ranks wait for each other at different lines: "
+            f"evaluation_ranks.py:{first}, evaluation_ranks.py:{second}, first rank first"
+        )
+
+
 def test_a_loader_whose_padding_is_not_known_is_refused(ranks: Ranks) -> None:
     unknown = (
         "no DistributedSampler: with SequentialSampler it is not known what each of 2 ranks reads; build the DataLoader"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import numbers
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -208,9 +209,12 @@ def _of_all_ranks(value: Any) -> list[Any]:
     """The values of all ranks, first rank first. nccl sends them by the current cuda device, which torch sees to."""
     import torch.distributed
 
-    values: list[Any] = [None] * _world()
-    torch.distributed.all_gather_object(values, value)
-    return values
+    sent: list[Any] = [None] * _world()
+    torch.distributed.all_gather_object(sent, (_line(), value))
+    lines = [line for line, _ in sent]
+    if len(set(lines)) > 1:  # one went on after an exception, say: these are values of different evaluations
+        raise _error(f"the ranks wait for each other at different lines: {', '.join(lines)}, first rank first")
+    return [given for _, given in sent]
 
 
 def _sampler(loader: Any) -> Any:
@@ -235,10 +239,22 @@ def _sampler(loader: Any) -> Any:
 
 def _error(message: str) -> EvaluationError:
     """With `file:line` of the call into this file."""
+    path, line = _place()
+    return EvaluationError(f"{path}:{line}: {message}")
+
+
+def _line() -> str:
+    """`file:line` of the call into this file, without the folders, which need not be called alike on all machines."""
+    path, line = _place()
+    return f"{os.path.basename(path)}:{line}"
+
+
+def _place() -> tuple[str, int]:
+    """Where this file was called from."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename == _error.__code__.co_filename and frame.f_back is not None:
+    while frame.f_code.co_filename == _place.__code__.co_filename and frame.f_back is not None:
         frame = frame.f_back
-    return EvaluationError(f"{frame.f_code.co_filename}:{frame.f_lineno}: {message}")
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 # ------------------------------------------------------------------------------------------------------- the values

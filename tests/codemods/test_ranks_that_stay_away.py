@@ -133,3 +133,42 @@ def test_an_evaluation_on_one_rank_by_another_name(text: str) -> None:
     found = planned(HEAD + text, Options(sanitizer="off", unsafe=True))
     assert found.changes == ()
     assert "only one rank evaluates" in found.reports[0].why
+
+
+LOOP = "        for x, y in loader:\n            n += (model(x).argmax(1) == y).sum().item()\n"
+CAUGHT = "    {0}\n        for x, y in loader:\n            n += (model(x).argmax(1) == y).sum().item()\n{1}"
+GOES_ON = "    except RuntimeError:\n        print('stopped')\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(HEAD.replace(f"    with torch.no_grad():\n{LOOP}", CAUGHT.format("try:", GOES_ON)), id="loop"),
+        pytest.param(
+            "import contextlib\n"
+            + HEAD.replace("with torch.no_grad():", "with contextlib.suppress(RuntimeError), torch.no_grad():"),
+            id="suppressed",
+        ),
+        pytest.param(HEAD + "def main():\n    try:\n        validate(model, val_loader)\n" + GOES_ON, id="caller"),
+    ],
+)
+def test_an_exception_that_one_rank_gets_over(text: str) -> None:
+    text += "main()\n" if "def main" in text else "validate(model, val_loader)\n"
+    assert planned(text).changes == ()
+    (change,) = planned(text, Options(unsafe=True)).changes
+    assert "what is raised on one rank is caught here, and that rank goes on while the others wait" in change.reason
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        pytest.param("    finally:\n        print('done')\n", id="none"),
+        pytest.param("    except RuntimeError:\n        print('stopped')\n        raise\n", id="raised again"),
+        pytest.param("    except KeyboardInterrupt:\n        print('stopped')\n", id="an interrupt"),
+        pytest.param("    except Exception as error:\n        print(error)\n        exit(1)\n", id="the end"),
+    ],
+)
+def test_an_exception_that_ends_the_program(handler: str) -> None:
+    text = HEAD + "def main():\n    try:\n        validate(model, val_loader)\n" + handler + "main()\n"
+    (change,) = planned(text).changes
+    assert change.tier == "safe"

@@ -80,6 +80,10 @@ class _Way:
             mine = [c for c in calls if c in self.given or any(a in self.aliases for a in arguments_of(c))]
             calls = mine or calls
         self.results.update(calls)
+        caught = _swallows(module, node)
+        if caught is not None:
+            why = "what is raised on one rank is caught here, and that rank goes on while the others wait for it"
+            return Obstacle(caught, why)
         for test in _conditions(module, node):
             if not self.alike(test):
                 words = " ".join(ast.unparse(test).split())
@@ -303,6 +307,35 @@ def _leaves(body: Iterable[ast.AST], *, whole: bool) -> bool:
         if _leaves(inner, whole=whole):
             return True
     return False
+
+
+def _swallows(module: Module, node: ast.AST) -> ast.AST | None:
+    """What around a node, in its function, catches an exception and goes on: but for the end of a program."""
+    previous: ast.AST = node
+    for outer in module.around(node):
+        if isinstance(outer, _Function):
+            return None
+        if isinstance(outer, ast.Try) and previous in outer.body:
+            goes_on = module.function(outer) is not None or outer in module.block(outer)[:-1]
+            found = next((h for h in outer.handlers if not _gives_up(h)), None) if goes_on else None
+            if found is not None:
+                return found
+        elif isinstance(outer, (ast.With, ast.AsyncWith)):
+            items = (i.context_expr for i in outer.items)
+            if any(isinstance(i, ast.Call) and last_name(i.func) == "suppress" for i in items):
+                return outer
+        previous = outer
+    return None
+
+
+def _gives_up(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends the program, or raises again."""
+    caught = ast.unparse(handler.type) if handler.type is not None else ""
+    if caught and all(n in ("KeyboardInterrupt", "SystemExit") for n in re.findall(r"\w+", caught)):
+        return True
+    last = handler.body[-1]
+    ends = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last_name(last.value.func) in _LEAVES
+    return isinstance(last, ast.Raise) or ends
 
 
 def _of_rank(node: ast.AST) -> bool:
