@@ -94,7 +94,9 @@ def mended(site: Site, lifted: frozenset[ast.expr] = frozenset()) -> Mended | Hi
                 return Hindrance(open_.why, module.evidence(open_.node))
             evidence += [module.evidence(a.write) for a in metric.accumulators]
             continue
-        again = reduced_later(module, metric.loop, [a.name for a in metric.accumulators])
+        again = reduced_later(
+            module, metric.loop, [a.name for a in metric.accumulators], sharded="distributed" in site.kinds
+        )
         if again is not None:
             return Hindrance(again.why, module.home(again.node).evidence(again.node))
         behind = _behind(module, metric)

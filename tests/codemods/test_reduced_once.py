@@ -77,3 +77,82 @@ def test_a_quotient_that_is_averaged_over_the_ranks() -> None:
     found = planned(text)
     assert found.changes == ()
     assert "`s` is read before it is summed over the ranks" in found.reports[0].why
+
+
+EVALUATED = RUN.replace("{more}", "") + "    rank, world = dist.get_rank(), dist.get_world_size()\n"
+UNSEEN = "import functools\nimport pickle\nimport numpy as np\nfrom mmcv.engine import collect_results_cpu, Meter\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        pytest.param(
+            "    t = torch.tensor([s, n])\n    dist.send(t, 0)\n", "`send(..)` sends the ranks' values", id="sent"
+        ),
+        pytest.param("    np.save(f'part_{rank}.npy', s)\n", "keeps each rank's results apart", id="a file a rank"),
+        pytest.param(
+            "    path = 'part_%d.pkl' % rank\n    with open(path, 'wb') as f:\n        pickle.dump(s, f)\n",
+            "keeps each rank's results apart",
+            id="a path made before",
+        ),
+        pytest.param("    parts[rank] = (s, n)\n", "`parts[rank]` keeps each rank's results apart", id="by number"),
+        pytest.param("    queue.put((s, n))\n", "hands the values to another process", id="a queue"),
+        pytest.param(
+            "    return collect_results_cpu(s, n)\n", "what `collect_results_cpu` of a library makes", id="a library"
+        ),
+        pytest.param(
+            "    meter = Meter()\n    meter.add_counts(s, n)\n", "what `meter.add_counts` of a library", id="its object"
+        ),
+        pytest.param(
+            "    store = dist.FileStore('x')\n    store.add('s', s)\n", "what `store.add` of a library", id="a store"
+        ),
+        pytest.param(
+            "    total = functools.partial(dist.all_reduce)\n    total(torch.tensor(s))\n",
+            "`dist.all_reduce` is kept under another name",
+            id="partial",
+        ),
+        pytest.param("    getattr(dist, 'all_' + 'reduce')(s)\n", "of the ranks' values is not seen", id="by its name"),
+        pytest.param("    OPS['sum'](s)\n", "what `OPS['sum']` makes of the ranks' values", id="a table"),
+        pytest.param("    list(map(total, [s, n]))\n", "is given a function that combines", id="a function as a value"),
+        pytest.param("    log = Log()\n    log['s'] = s\n", "`log` may combine the ranks' values", id="an item"),
+        pytest.param("    return s / (len(val_set) / world)\n", "the number of processes already", id="the ranks"),
+    ],
+)
+def test_what_a_sharded_program_may_combine_out_of_sight(lines: str, why: str) -> None:
+    total = "def total(v):\n    t = torch.tensor(v)\n    dist.all_reduce(t)\n    return t.item()\n"
+    log = "class Log(dict):\n    def __setitem__(self, k, v):\n        dict.__setitem__(self, k, total(v))\n"
+    found = planned(UNSEEN + HEAD + total + log + EVALUATED + lines + "run(model, val_loader)\n")
+
+    assert found.changes == ()
+    assert why in found.reports[0].why
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("    share = len(val_set) / dist.get_world_size()\n{}    return s / share\n", id="before"),
+        pytest.param(
+            "{}    return s\ndef main():\n    return run(model, val_loader) * world / len(val_set)\n", id="up"
+        ),
+    ],
+)
+def test_a_sharded_program_that_reckons_with_the_processes(text: str) -> None:
+    head, loop = RUN.replace("{more}", "").split("    for", 1)
+    found = planned(HEAD + head + text.format("    for" + loop) + "run(model, val_loader)\nmain()\n")
+    assert found.changes == ()
+    assert "the number of processes already" in found.reports[0].why
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param("    print(f'rank {rank}: {s / n}')\n", id="printed"),
+        pytest.param("    t = torch.tensor([s, n], device=f'cuda:{rank}')\n    print(t)\n", id="a device"),
+        pytest.param("    logger.info('rank %d: %s' % (rank, s))\n", id="logged"),
+        pytest.param("    writer.add_scalar(f'acc/{rank}', s / n)\n", id="drawn"),
+        pytest.param("    print(np.mean([s, n]))\n", id="numpy"),
+    ],
+)
+def test_what_shows_or_stores_in_one_process(lines: str) -> None:
+    (change,) = planned(UNSEEN + HEAD + EVALUATED + lines + "run(model, val_loader)\n").changes
+    assert (change.codes, change.tier) == (("SHD506",), "safe")

@@ -10,25 +10,27 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.metrics.model import Obstacle
+from shardfix.analysis.metrics.unseen import as_a_value, handed_out, reckoned
 
 _DEPTH = 5
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def reduced_later(module: Module, loop: ast.For, gathered: Iterable[str]) -> Obstacle | None:
+def reduced_later(module: Module, loop: ast.For, gathered: Iterable[str], *, sharded: bool) -> Obstacle | None:
     """The call that may sum over the ranks once more what is reduced right behind a loop; None where none is seen.
 
     Args:
         gathered: the names of what the loop gathers.
+        sharded: whether the program shards the evaluation already, so that its own reduction may be out of sight.
     """
-    return _Handed(set()).within(module, loop, set(gathered), 0)
+    return _Handed(set(), sharded).within(module, loop, set(gathered), 0)
 
 
 class _Handed:
     """What becomes of values, up through the callers of the function that made them."""
 
-    def __init__(self, seen: set[ast.AST]) -> None:
-        self.seen = seen
+    def __init__(self, seen: set[ast.AST], sharded: bool) -> None:
+        self.seen, self.sharded = seen, sharded
 
     def within(self, module: Module, made: ast.AST, names: set[str], depth: int) -> Obstacle | None:
         """Follow values in the function in which they are made.
@@ -54,6 +56,10 @@ class _Handed:
         for n in nodes:
             if isinstance(n, ast.Call) and n is not made and self._combines(module, n, names, tainted):
                 return Obstacle(n, f"`{last_name(n.func)}(..)` combines the ranks' values once more")
+        if self.sharded:
+            hidden = self._out_of_sight(module, made, [n for n in nodes if n is not made], names, tainted)
+            if hidden is not None:
+                return hidden
         own = {n.removeprefix("self.") for n in names if n.startswith("self.")}
         found = self._of_object(module, made, own) if own else None
         if found is not None or depth >= _DEPTH or not isinstance(scope, _Functions) or scope in self.seen:
@@ -71,6 +77,19 @@ class _Handed:
             if found is not None:
                 return found
         return None
+
+    def _out_of_sight(
+        self, module: Module, made: ast.AST, nodes: list[ast.AST], names: set[str], tainted: set[ast.AST]
+    ) -> Obstacle | None:
+        """Where a program that shards may combine what this function holds without a collective that is seen."""
+
+        def holds(node: ast.AST) -> bool:
+            return _holds(node, names, tainted)
+
+        end = getattr(made, "end_lineno", 0) if isinstance(made, ast.For) else getattr(made, "lineno", 0)
+        behind = [n for n in nodes if getattr(n, "lineno", 0) > end or isinstance(made, ast.Call)]
+        found = handed_out(module, behind, holds, lambda f: _calls_collective(module, f, 0, set()))
+        return found or reckoned(_own(module.scope(made)), holds) or as_a_value(module)
 
     def _combines(self, module: Module, call: ast.Call, names: set[str], tainted: set[ast.AST]) -> bool:
         """Whether a call that is given such a value, or is a method of what holds one, combines values."""
