@@ -9,7 +9,8 @@ from typing import Any
 from ..watching.observe.shardfix_observe import Options, install
 from ..watching.observe.shardfix_observe.digests import digest
 from .by_index import PREPARED, epoch_of, reader, said_of
-from .ranks import Emit, Place
+from .gloo import Emit
+from .ranks import Place
 
 LARGEST_PASS = 2_000  # batches of one pass of what has no length: a stream that never ends is cut there
 NOT_READ = ("Sampler", "Dataset", "Module", "Optimizer", "Tensor", "ndarray", "PreTrainedTokenizerBase")

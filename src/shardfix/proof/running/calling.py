@@ -1,8 +1,8 @@
 """Run factories on forked ranks and hand on what the ranks say: in any interpreter that has torch, which needs nothing
 else of this tool, or in the process that asks.
 
-As a program it is started by ``factory.py`` (``BOOT``), reads one JSON job from standard input, writes JSON lines to
-the descriptor it is given, and ends with all its ranks when standard input ends.
+As a program (``worker.py calling``) it reads one JSON job from standard input, writes JSON lines to its descriptor,
+and ends with all its ranks when standard input ends.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any
 
 from . import ranks
 from .called import is_loader, read_factory
-from .ranks import Emit, Place
-from .worker import ready
+from .forking import HELD, OPEN
+from .gloo import Emit, ready
+from .ranks import Place
 
 WORTH_KEEPING = (
     "numpy",
@@ -112,6 +113,8 @@ def runs(
 
 
 def main(results: int) -> int:
+    HELD.add(results)
+
     def emit(message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
         while data:
@@ -184,7 +187,7 @@ def named_in(target: str) -> Iterator[str]:
 
 def end_with_standard_input() -> None:
     os.read(0, 1)
-    for group in list(ranks.OPEN):
+    for group in list(OPEN):
         group.kill()
     os._exit(1)
 

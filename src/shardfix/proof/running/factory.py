@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from shardfix.proof.judging.endings import judge_run
@@ -26,14 +25,8 @@ from shardfix.proof.judging.verdicts import judge_observed
 from shardfix.proof.model import CONDITIONS, Proof, StandIn
 from shardfix.proof.observed import Ending, Observed, Reader, Watched, reader_from_json
 
-from .launch import VerifierError
+from .launch import WORKER, VerifierError
 
-BOOT = (
-    "import sys, types; package = types.ModuleType('shardfix_proof'); package.__path__ = [sys.argv[1]]; "
-    "sys.modules['shardfix_proof'] = package; sys.path[:] = [p for p in sys.path if p]; "
-    "from shardfix_proof.running.calling import main; import os; code = main(int(sys.argv[2])); "
-    "sys.stderr.flush(); os._exit(code)"
-)
 SHOWN_LINES = 12  # of a traceback
 
 
@@ -321,7 +314,7 @@ class _Launch:
         self.results, write_end = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [self.python, "-c", BOOT, str(Path(__file__).parent.parent), str(write_end)],
+                [self.python, str(WORKER), "calling", f"fd:{write_end}"],
                 stdin=subprocess.PIPE,
                 stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
                 stderr=None,

@@ -103,7 +103,7 @@ class Verifier:
         self._results, write_end = os.pipe()
         try:
             self._worker = subprocess.Popen(
-                [self.python, str(WORKER), f"fd:{write_end}", self._folder.name],
+                [self.python, str(WORKER), "jobs", f"fd:{write_end}", self._folder.name],
                 stdin=subprocess.PIPE,
                 stdout=self._errors,
                 stderr=self._errors,

@@ -1,0 +1,112 @@
+"""Which runs the judge wants of a recipe: pure, each round of them asked for at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+PROBE = 24  # a multiple of W*B for the commonest small batch sizes
+LARGEST = 1 << 13  # a pass over more samples would take seconds
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One run of a variant of a recipe; ``unknown`` are its booleans and what they are taken to be."""
+
+    variant: str
+    world: int
+    grouped: bool
+    size: int
+    unknown: tuple[tuple[str, bool], ...] = ()
+
+
+def observe(
+    recipe: dict[str, Any], nproc: int
+) -> Generator[list[Ask], dict[Ask, dict[str, Any]], list[dict[str, Any]]]:
+    """The runs that the judge wants of one recipe, each round of them asked for at once; the observations they make."""
+    variants = [v for v in ("before", "after") if recipe[v] is not None]
+    worlds = recipe["worlds"] or ([nproc, nproc + 1] if recipe["owner"] != "single" else [])
+    places = [(world, True) for world in worlds] or [(1, False)]
+    rows = [tuple(row.items()) for row in assignments(list(recipe["unknown"]))]
+    seen = dict((yield [Ask(v, *places[0], PROBE, row) for row in rows for v in reversed(variants)]))
+
+    def batch_of(place: tuple[int, bool], size: int, row: tuple[tuple[str, bool], ...]) -> int | None:
+        built = [seen[Ask(v, *place, size, row)]["declared"]["batch_size"] for v in reversed(variants)]
+        return next((size for size in built if size), None)
+
+    # in more ranks a batch is mostly as large: what is asked at once is asked again only where it is not
+    batches = {(row, place): batch_of(places[0], PROBE, row) for row in rows for place in places}
+    for _ in range(2):
+        sizes = {(row, place): sizes_for(batches[row, place], place[0]) for row in rows for place in places}
+        for row, place in sizes:
+            if place != places[0]:
+                sizes[row, place] = sizes[row, place][1:2]  # more ranks are for the padding: the ragged size
+        shared: dict[Any, list[Ask]] = {row: [] for row in rows}
+        alone: dict[Any, list[list[Ask]]] = {}
+        # with data-parallel groups, the ranks of one model are what one process is
+        single = (worlds[0] // 2, True) if recipe["worlds"] else (1, False)
+        for row in rows:
+            for place in places if worlds else ():
+                shared[row] += [Ask(v, *place, size, row) for size in sizes[row, place] for v in variants]
+            every = dict.fromkeys(size for place in places for size in sizes[row, place])
+            alone[row] = [[Ask(v, single[0], single[1], size, row) for v in variants] for size in every]
+        wanted = [ask for row in rows for ask in (*shared[row], *itertools.chain(*alone[row])) if ask not in seen]
+        seen.update((yield wanted))
+        found = {(row, place): batch_of(place, sizes[row, place][0], row) for row, place in batches if worlds}
+        if all(size in (None, batches[where]) for where, size in found.items()) or not wanted:
+            break
+        batches.update({where: size for where, size in found.items() if size})
+    again: list[Ask] = []
+    for pair in (pair for row in rows for pair in alone[row]):
+        failed = [any(r["error"] or r["stopped"] for r in seen[ask]["ranks"]) for ask in pair]
+        if (all(failed) or (any(failed) and recipe["group"] == "always")) and not recipe["worlds"]:
+            again += [replace(ask, grouped=True) for ask in pair]
+    seen.update((yield again))
+    order: list[Ask] = []
+    for row in rows:
+        order += shared[row]
+        for pair in alone[row]:
+            order += pair
+            order += [inside for ask in pair if (inside := replace(ask, grouped=True)) in again]
+    return [
+        {
+            "variant": ask.variant,
+            "world": ask.world,
+            "grouped": ask.grouped,
+            "size": ask.size,
+            "unknown": list(ask.unknown),
+            "ranks": seen[ask]["ranks"],
+            "declared": seen[ask]["declared"],
+        }
+        for ask in order
+    ]
+
+
+def sizes_for(batch_size: int | None, world: int) -> list[int]:
+    """Dataset sizes that tell right from wrong: a multiple of W*B with eight draws a rank, a ragged one, one below W.
+
+    The ragged one leaves one rank a batch more than another wherever shares are not padded.
+    """
+    batch = batch_size or 1
+    full = world * batch
+    even = full * max(2, -(-8 // batch))
+    if PROBE % full == 0 and PROBE // world >= 8:
+        even = PROBE
+    elif even > LARGEST:
+        even = full if full <= LARGEST else LARGEST // 2
+    if world == 1:
+        return [even, even + 1]
+    candidates = [n for n in range(even + 1, even + min(full, LARGEST) + world + 1) if n % world]
+    telling = [n for n in candidates if -(-n // world) % batch == 1]
+    return [even, (telling or candidates)[0], world - 1]
+
+
+def assignments(names: list[str]) -> list[dict[str, bool]]:
+    """Every way to set the unknown booleans; beyond four names, all equal or all but one."""
+    if len(names) <= 4:
+        rows = itertools.product((False, True), repeat=len(names))
+        return [dict(zip(names, row)) for row in rows]  # noqa: B905 - Python 3.8 has no strict=
+    odd_ones = [{n: (n == odd) is value for n in names} for odd in names for value in (True, False)]
+    return [dict.fromkeys(names, False), dict.fromkeys(names, True), *odd_ones]

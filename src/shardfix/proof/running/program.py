@@ -1,0 +1,168 @@
+"""Run one program in a rank: build its loader, read it for some epochs, say what came."""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+from collections.abc import Iterator
+from typing import Any, Callable  # noqa: UP035 - Python 3.8 can't subscript the other one
+
+NOT_BUILT: dict[str, Any] = {
+    "batch_size": None,
+    "drop_last": False,
+    "sampler": "",
+    "draws": None,
+    "shuffled": None,
+    "replacement": False,
+    "sampler_drop_last": False,
+    "prepared": False,
+}
+CODE: dict[tuple[str, str], Any] = {}  # by text and name
+
+
+def run_program(
+    task: dict[str, Any], names: dict[str, Any], at: Callable[[int, int, int, int], None]
+) -> dict[str, Any]:
+    """Build the loader, read it for some epochs, say what came; a program's exception is its answer.
+
+    ``at`` is told where the program is: the number of a stage (``dispatch.STAGES``), 0, the epoch, the step.
+    """
+    said = dict(NOT_BUILT)
+    epochs: list[list[list[int]]] = []
+    error, where, unable = "", "", ""
+    share: list[int] | None = None
+    try:
+        if task["prelude"]:
+            at(4, 0, 0, 0)
+            try:
+                exec(compiled(task["prelude"], "<imports>"), names)
+            except (Exception, SystemExit) as exception:
+                unable = words_of(exception)
+                raise
+        at(1, 0, 0, 0)
+        exec(compiled(task["build"], "<recipe>"), names)
+        loader = names["loader"]
+        said = declared(loader)
+        share = share_of(loader)
+        take_indices_as_they_are(loader)
+        each_epoch = compiled(task["each_epoch"], "<each epoch>")
+        limit = 4 * task["size"] + 1000
+        for epoch in range(task["epochs"]):
+            at(2, 0, epoch, 0)
+            names["epoch"] = epoch
+            exec(each_epoch, names)
+            batches: list[list[int]] = []
+            at(3, 0, epoch, 0)
+            for batch in loader:
+                plain = type(batch) is list and all(type(index) is int for index in batch)
+                batches.append(batch if plain else list(indices_of(batch)))
+                at(3, 0, epoch, len(batches))
+                if len(batches) > limit:
+                    raise RuntimeError(f"the loader does not end: {limit} batches from {task['size']} samples")
+            epochs.append(batches)
+    except (Exception, SystemExit) as exception:
+        error = words_of(exception)
+        where = line_of(exception, task["imports"] or [])
+    # a name that no recipe may bind: what a program has worked out from what it read, ready for JSON
+    value = names.get("__value__")
+    about = {"where": where, "unable": unable, "share": share, "value": value}
+    return {"epochs": epochs, "error": error, "declared": said, **about}
+
+
+def compiled(source: str, name: str) -> Any:
+    """A program's code, compiled once for all sizes."""
+    code = CODE.get((source, name))
+    if code is None:
+        code = CODE[source, name] = compile(source, name, "exec")
+    return code
+
+
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.8 has no functools.cache
+def classes() -> Any:
+    """torch's classes by name, looked up once: an import statement takes longer than a batch."""
+    from torch.utils import data
+    from torch.utils.data._utils.collate import default_collate
+    from torch.utils.data.distributed import DistributedSampler
+
+    drawn = (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
+    names = {"loader": data.DataLoader, "distributed": DistributedSampler, "random": drawn}
+    return types.SimpleNamespace(**names, sequential=data.SequentialSampler, collate=default_collate)
+
+
+def declared(loader: Any) -> dict[str, Any]:
+    """What a loader says of itself, through the wrappers that accelerate puts around its batch sampler."""
+    known = classes()
+    batch_sampler: Any = getattr(loader, "batch_sampler", None)
+    while getattr(batch_sampler, "batch_sampler", None) is not None:
+        batch_sampler = batch_sampler.batch_sampler
+    source = loader if batch_sampler is None else batch_sampler
+    sampler = getattr(source, "sampler", None)
+    batch_size = getattr(source, "batch_size", None)
+    shuffled: bool | None = None
+    if isinstance(sampler, known.distributed):
+        shuffled = bool(sampler.shuffle)
+    elif isinstance(sampler, known.random):
+        shuffled = True
+    elif isinstance(sampler, known.sequential):
+        shuffled = False
+    try:
+        draws: int | None = len(sampler) if sampler is not None else None
+    except TypeError:
+        draws = None
+    return {
+        "batch_size": batch_size if isinstance(batch_size, int) else None,
+        "drop_last": bool(getattr(source, "drop_last", False)),
+        "sampler": type(sampler).__name__ if sampler is not None else "",
+        "draws": draws,
+        "shuffled": shuffled,
+        "replacement": bool(getattr(sampler, "replacement", False)),
+        "sampler_drop_last": isinstance(sampler, known.distributed) and bool(sampler.drop_last),
+        "prepared": type(loader).__name__ in ("DataLoaderShard", "DataLoaderDispatcher"),
+    }
+
+
+def share_of(loader: Any) -> list[int] | None:
+    """How many shares a loader's DistributedSampler makes, and which of them this rank takes."""
+    sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    return [sampler.num_replicas, sampler.rank] if isinstance(sampler, classes().distributed) else None
+
+
+def indices_of(batch: Any) -> Iterator[int]:
+    if isinstance(batch, int):
+        yield batch
+    elif hasattr(batch, "tolist"):
+        yield from indices_of(batch.tolist())
+    elif isinstance(batch, dict):
+        for value in batch.values():
+            yield from indices_of(value)
+    elif isinstance(batch, (list, tuple)):
+        for value in batch:
+            yield from indices_of(value)
+
+
+def take_indices_as_they_are(loader: Any) -> None:
+    """Leave out the making of tensors: it decides nothing, and takes half of the time of a plain loader."""
+    known = classes()
+    if type(loader) is known.loader and loader.collate_fn is known.collate:
+        loader.collate_fn = list
+
+
+def line_of(exception: BaseException, folders: list[str]) -> str:
+    """The last line of the folders' own files that an exception went through, as ``path:line``."""
+    found = ""
+    trace = exception.__traceback__
+    root = folders[-1] if folders else ""
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if "site-packages" not in path and any(path.startswith(os.path.join(folder, "")) for folder in folders):
+            found = f"{os.path.relpath(path, root)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    if isinstance(exception, SyntaxError) and exception.filename and os.path.isabs(exception.filename):
+        found = f"{os.path.relpath(exception.filename, root) if root else exception.filename}:{exception.lineno}"
+    return found
+
+
+def words_of(exception: BaseException) -> str:
+    message = " ".join(str(exception).split())
+    return f"{type(exception).__name__}: {message}"[:400].rstrip(": ")

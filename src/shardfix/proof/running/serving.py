@@ -1,0 +1,146 @@
+"""A rank's life: join the group, then run one program after another and answer."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from .forking import Seat
+from .gloo import become_rank, forget_accelerators, seed_everything
+from .program import run_program
+from .program_names import ACCESSED, namespace
+
+KEPT_VARIABLES = (
+    *("ACCELERATE", "CUDA", "FSDP", "GLOO", "HF_", "HOME", "LD_", "LOCAL", "MASTER", "MKL", "OMP", "PATH", "PYTHON"),
+    *("RANK", "TMP", "TOKENIZERS", "TORCH", "USE_", "WORLD"),
+)
+
+
+def serve(seat: Seat, world: int, grouped: bool, imports: tuple[str, ...] | None) -> None:
+    """Run the programs that come in until nobody sends any; ``imports`` as in ``dispatch.Group``."""
+    import torch
+
+    become_rank(seat.rank, world, grouped, os.path.join(seat.folder, "store"))
+    if imports is None:
+        # accelerate copies the environment and looks for a dozen of packages whenever an Accelerator is made
+        for name in [name for name in os.environ if not name.startswith(KEPT_VARIABLES)]:
+            del os.environ[name]
+        importlib.util.find_spec = functools.lru_cache(maxsize=None)(importlib.util.find_spec)
+        torch.autograd.profiler.record_function = NoRecord  # type: ignore[assignment,misc]
+    gc.freeze()
+    gc.disable()  # what a program leaves is little, and is looked for now and then
+    if imports:
+        sys.path[:0] = imports
+        sys.argv[:] = [os.path.join(imports[0], "recipe.py")]
+        os.chdir(imports[-1])
+    count = 0
+    outbox, accelerators = Outbox(seat.answers), Accelerators()
+    with os.fdopen(seat.commands, "rb") as inbox:
+        for line in inbox:
+            for task in json.loads(line):
+                del ACCESSED[:]
+                unknown, trusted = dict(task["unknown"]), task["imports"] is not None
+                names = namespace(seat.rank, world, grouped, task["size"], unknown, task["accelerate"], trusted)
+                if task["accelerate"] and trusted:
+                    forget_accelerators()
+                elif task["accelerate"]:
+                    names["Accelerator"] = accelerators
+                seed_everything(1234 + 7919 * seat.rank)  # ranks are seeded differently on purpose
+                before = counted(world, grouped)
+                said = run_program(task, names, seat.at)
+                if said["error"]:
+                    accelerators.forget()
+                said["collectives"] = None if before is None else counted(world, grouped) - before
+                outbox.put(json.dumps(said, separators=(",", ":")).encode() + b"\n")
+                seat.at(0)
+                count += 1
+                if count % 256 == 0:
+                    gc.collect()
+            outbox.send()
+
+
+def counted(world: int, grouped: bool) -> Any:
+    """How many collectives this rank has taken part in; None where that is not known."""
+    if not grouped or world == 1:
+        return 0
+    import torch.distributed as dist
+
+    try:
+        return dist.distributed_c10d._get_default_group()._get_sequence_number_for_group()  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError, ValueError):
+        return None
+
+
+class Accelerators:
+    """Makes Accelerators as recipes ask for them; one that the last program made alike serves the next one too.
+
+    To make one takes longer than to read a loader. Nothing that a recipe may do changes how it shards.
+    """
+
+    def __init__(self) -> None:
+        self.settings: Any = None
+        self.last: Any = None
+
+    def __call__(self, **settings: Any) -> Any:
+        from accelerate import Accelerator
+
+        if self.last is None or settings != self.settings:
+            forget_accelerators()
+            self.settings, self.last = None, None
+            made = Accelerator(**settings)
+            if not all(value is None or isinstance(value, (bool, int, str)) for value in settings.values()):
+                return made  # what an object of settings holds is not compared
+            self.settings, self.last = settings, made
+        self.last._dataloaders.clear()
+        return self.last
+
+    def forget(self) -> None:
+        self.last = None
+
+
+class NoRecord:
+    """In the place of torch's profiler marks around each batch, which cost more than the batch."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __enter__(self) -> NoRecord:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+class Outbox:
+    """Answers on their way to the parent: many in one write, and none held back for long by the program after it.
+
+    Each write of its own would wake the parent, which costs more than most programs.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.held: list[bytes] = []
+        self.lock = threading.Lock()
+        threading.Thread(target=self.deliver, daemon=True).start()
+
+    def put(self, answer: bytes) -> None:
+        with self.lock:
+            self.held.append(answer)
+
+    def send(self) -> None:
+        with self.lock:
+            data, self.held = b"".join(self.held), []
+            while data:
+                data = data[os.write(self.fd, data) :]
+
+    def deliver(self) -> None:
+        while True:
+            time.sleep(0.02)
+            self.send()
