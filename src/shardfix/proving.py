@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Literal
 
 from shardfix.analysis.code.project import Project
+from shardfix.analysis.loaders.datasets import rank_in
 from shardfix.analysis.model import Change, Location
 from shardfix.analysis.programs.processes import main_process_guard
+from shardfix.analysis.programs.unit_tests import is_unit_test
 from shardfix.analysis.sites import Site
 from shardfix.planning import Plan, sites_of
 from shardfix.proof.metrics.build import metric_recipes
@@ -125,7 +127,14 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
         if _of_one_process(site):
             continue
         made = recipe(
-            None, site, kind="stands", feeds_metric=_feeds_metric(site), padding_removed=_exact(site), root=root
+            None,
+            site,
+            kind="stands",
+            expect="shuffled-eval" if _to_be_ordered(site) else "",
+            feeds_metric=_feeds_metric(site),
+            padding_removed=_exact(site),
+            doubts=_doubts(site),
+            root=root,
         )
         if isinstance(made, Unproven):
             proofs.append(_unproven(location, str(made), stronger(site, project=made.project)))
@@ -140,20 +149,47 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
 def _run(recipes: Sequence[Recipe], sites: Mapping[str, Site], verifier: Verifier) -> list[Proof]:
     """The proofs of recipes; one that is unproven says what would be stronger."""
     found: list[Proof] = []
-    for proof, made in zip(verifier.prove(recipes) if recipes else [], recipes, strict=True):
+    for proof in verifier.prove(recipes) if recipes else []:
         site = sites[proof.site]
-        if proof.cause == "unsharded" and made.kind == "stands" and site.role == "unknown" and not _sampled(site):
-            why = f"{proof.reasons[0]}; whether that is meant is not shown, since nothing shows what it is for"
-            proof = replace(proof, verdict="unproven", cause="", reasons=(why,))
         if proof.verdict == "unproven" and not proof.padded:
             proof = replace(proof, stronger=stronger(site, project=False))
         found.append(proof)
     return found
 
 
-def _sampled(site: Site) -> bool:
-    """Whether a loader is given a sampler, so that the order or the share is meant."""
-    return any(site.arguments.value(name) is not None for name in ("sampler", "batch_sampler"))
+def _doubts(site: Site) -> tuple[tuple[str, str], ...]:
+    """Causes that may be meant in what a loader is for: a right program is never refuted."""
+    if is_unit_test(site.module):
+        return (("", "a test makes it, and may be made to see just that"),)
+    rank = rank_in(site.module, site.dataset) if site.dataset is not None else None
+    if rank is not None:
+        return (
+            ("unsharded", f"its dataset is made with the rank ({rank[0].location(rank[1])}), and may be split by it"),
+        )
+    evaluation = site.evaluation
+    if site.role == "eval" and site.owner == "ddp" and evaluation.gathers is None:
+        why = "each rank evaluates all of it for itself: the number is the same, the work is done on every rank"
+        if evaluation.reduction is not None and evaluation.exact is None:
+            place = evaluation.reduction.location
+            why = (
+                f"right where {place.path}:{place.line} makes a mean of what the ranks count; the work is done N times"
+            )
+        return (("unsharded", why),)
+    if site.role == "unknown" and not site.kinds - {"none"} and not site.batch_arms and not _trains_too(site):
+        return (("unsharded", "whether that is meant is not shown, since nothing shows what it is for"),)
+    return ()
+
+
+def _trains_too(site: Site) -> bool:
+    """Whether a loader without a role is one for training on some of its ways."""
+    return "serves training" in site.shown_role.why
+
+
+def _to_be_ordered(site: Site) -> bool:
+    """Whether an evaluation's DistributedSampler shuffles because nothing tells it not to."""
+    dealt = [a for a in site.arms if a.kind == "distributed"]
+    shuffles = bool(dealt) and all(a.arguments is not None and a.arguments.value("shuffle") is None for a in dealt)
+    return site.role == "eval" and not site.shown_role.guessed and shuffles
 
 
 def _shows_groups(site: Site) -> bool:

@@ -43,7 +43,9 @@ class Recipe:
     ``shuffled-eval``, ``per-rank-seed``, ``raises``, or empty for any. ``unknown`` names the booleans of
     ``UNKNOWN`` that are tried both ways. ``group`` says whether the program always runs in a process group
     (one process is then a group of one, where it needs one), or must also run without. ``single_pass``: the program
-    reads the loader once, so there is no second epoch whose order could differ.
+    reads the loader once, so there is no second epoch whose order could differ. ``guards`` are those of ``unknown`` that
+    decide only whether the epoch is told. ``doubts`` says of causes (an empty code: of all) why a loader that shows
+    them may be meant so: then it is left open.
 
     ``imports`` makes the programs trusted: they may import, and use every builtin, with these folders first on
     ``sys.path`` (the last one is the folder they run in). None: only the names of ``worker.namespace``.
@@ -66,6 +68,8 @@ class Recipe:
     padding_removed: bool = False
     group: Group = "always"
     single_pass: bool = False
+    guards: tuple[str, ...] = ()
+    doubts: tuple[tuple[str, str], ...] = ()
     imports: tuple[str, ...] | None = None
     prelude: str = ""
     worlds: tuple[int, ...] = ()

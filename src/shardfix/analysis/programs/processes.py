@@ -237,7 +237,7 @@ def _guard_around(module: Module, node: ast.AST, depth: int) -> ast.expr | None:
         if isinstance(outer, (ast.If, ast.IfExp)):
             inside = outer.body if isinstance(outer.body, list) else [outer.body]
             test = _meaning(module, outer.test)
-            if previous in inside and (is_main_test(test) or _is_one_rank(test) or distributed_test(test) is False):
+            if previous in inside and _is_of_one(test):
                 return outer.test
             other = is_not_main_test(test) or _of_every_run_of_several(test)
             if previous is not outer.test and previous not in inside and other:
@@ -252,6 +252,9 @@ def _guard_around(module: Module, node: ast.AST, depth: int) -> ast.expr | None:
                 if isinstance(earlier, ast.If) and leaves(earlier.body):
                     test = _meaning(module, earlier.test)
                     if is_not_main_test(test) or _of_every_run_of_several(test):
+                        return earlier.test
+                if isinstance(earlier, ast.Assert):
+                    if _is_of_one(earlier.test) or _is_of_one(_meaning(module, earlier.test)):
                         return earlier.test
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if any(
@@ -320,6 +323,11 @@ def _held(module: Module, node: ast.expr) -> ast.expr | None:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_of_one(test: ast.expr) -> bool:
+    """Whether a condition holds on one process only."""
+    return is_main_test(test) or _is_one_rank(test) or distributed_test(test) is False
 
 
 def _of_every_run_of_several(test: ast.expr) -> bool:

@@ -201,6 +201,9 @@ def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; the edit does not touch that case")
             elif fault.code in same_as_before:
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; the original does so too")
+            elif doubt := doubt_of(recipe, runs, setting, fault):
+                ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; {doubt}")
+                ledger.first_failing = ledger.first_failing or setting
             else:
                 ledger.fail(fault.condition, place(setting) + fault.text, fault.code)
                 ledger.first_failing = ledger.first_failing or setting
@@ -215,6 +218,33 @@ def wrong(recipe: Recipe, run: Observation, reference: Reference) -> list[Fault]
     """The faults of a run that count: a program that reads its loader once has no later epochs."""
     found = [f for f in faults(run, reference) if not (recipe.single_pass and f.code == "frozen-epoch")]
     return explained(found, run)
+
+
+def doubt_of(recipe: Recipe, runs: Runs, setting: Setting, fault: Fault) -> str:
+    """Why a fault is not held against a program; empty where it is."""
+    for code, why in recipe.doubts:
+        if code in ("", fault.code):
+            return why
+    if fault.code != "frozen-epoch" or not recipe.guards:
+        return ""
+    others = [
+        (of, run) for (_, of), run in runs.shared.items() if differ_in(of, setting, recipe.guards) and not broken(run)
+    ]
+    if setting[0] == 1:
+        alone = [of for of in runs.alone_settings if differ_in(of, setting, recipe.guards)]
+        others = [(of, run) for of in alone if (run := runs.one_process("after", of)) is not None]
+    told = [of for of, run in others if all(f.code != fault.code for f in faults(run, reference_for(recipe, runs, of)))]
+    if not told:
+        return ""  # frozen whatever they are
+    names = [name for name, value in setting[2] if name in recipe.guards and dict(told[0][2])[name] != value]
+    return f"whether it is told the epoch depends on {join([f'`{name}`' for name in names])}"
+
+
+def differ_in(one: Setting, two: Setting, names: Sequence[str]) -> bool:
+    """Whether two settings differ in some of these unknown booleans, and in nothing else."""
+    values = dict(two[2])
+    different = {name for name, value in one[2] if values[name] != value}
+    return one[:2] == two[:2] and bool(different) and different <= set(names)
 
 
 def untouched(runs: Runs, setting: Setting) -> bool:
@@ -362,7 +392,11 @@ def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         reference = reference_for(recipe, runs, setting)
         condition_of = (lambda fault: fault.condition) if not runs.settings else (lambda fault: "one process")
         for fault in wrong(recipe, after, reference):
-            ledger.fail(condition_of(fault), place(setting) + fault.text, fault.code)
+            doubt = doubt_of(recipe, runs, setting, fault)
+            if doubt:
+                ledger.leave_open(condition_of(fault), f"{place(setting)}{fault.text}; {doubt}")
+            else:
+                ledger.fail(condition_of(fault), place(setting) + fault.text, fault.code)
         if not runs.settings and len(set(visits(after.ranks[0], 0))) >= ENOUGH:
             ledger.judged.add("epochs")
         if before is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.names import DATA_LOADER, SAMPLER_KINDS, last_name
 from shardfix.analysis.loaders.samplers import arms
+from shardfix.analysis.programs.processes import distributed_test
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, comparison, dotted, name, value_of
 from shardfix.proof.recipes.settings import exact, literal
@@ -106,8 +107,27 @@ class Conditions:
         if known is not None:
             return known
         if isinstance(node, (ast.Name, ast.Attribute)) and self.is_sampler(node):
-            return self.slicer.attempt(lambda: self.slicer.sampling.sampler(node, depth + 1))
+            found = self.slicer.attempt(lambda: self.slicer.sampling.sampler(node, depth + 1))
+            return found if found is not None else self.of_another(node, depth)
         return None
+
+    def of_another(self, node: ast.expr, depth: int) -> ast.expr | None:
+        """A sampler that is no part of the recipe, by all that is asked of one: whether it is there, which its own
+        condition decides."""
+        found = arms(self.slicer.module, node)
+        dealt = [a for a in found if a.kind == "distributed"]
+        if len(dealt) != 1 or {a.kind for a in found} != {"none", "distributed"}:
+            return None
+        test, when = dealt[0].test, dealt[0].when
+        for d in dealt[0].definitions if test is None else ():
+            for outer in self.slicer.module.around(d.statement):
+                if isinstance(outer, ast.If) and test is None:
+                    test, when = outer.test, d.statement in outer.body
+        if test is None or distributed_test(test) is None:
+            return None
+        there = self.boolean(test, depth + 1)
+        self.slicer.choices.stand_ins[text_of(node)] = f"a sampler where `{text_of(test)}` is {when}, else None"
+        return ast.IfExp(there if when else ast.UnaryOp(ast.Not(), there), ast.Constant(True), ast.Constant(None))
 
     def is_sampler(self, node: ast.expr) -> bool:
         """Whether a name is given a sampler of torch's, or None where one is wanted."""

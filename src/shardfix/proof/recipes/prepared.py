@@ -14,6 +14,8 @@ from shardfix.proof.recipes.slice import Slicer, assign
 from shardfix.proof.stop import Stop
 
 _SHARDING = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler", "data_seed")
+_PREPARES_ONE = "accelerate.data_loader.prepare_data_loader"
+_POSITIONS = ("dataloader", "device", "num_processes", "process_index", "split_batches", "put_on_device", "rng_types")
 _ACCELERATOR_POSITIONS = ("device_placement", "split_batches", "mixed_precision")
 
 
@@ -69,10 +71,32 @@ def splits_batches(site: Site) -> bool:
     return site.owner == "accelerate" and any(literal(k.value) is not False for k in keywords)
 
 
+def _given(slicer: Slicer, made: ast.Call) -> dict[str, ast.expr]:
+    """What ``prepare_data_loader`` is told itself: it asks no Accelerator for it."""
+    given: list[tuple[str | None, ast.expr]] = list(zip(_POSITIONS, made.args, strict=False))
+    given += [(k.arg, k.value) for k in made.keywords]
+    found: dict[str, ast.expr] = {}
+    for key, value in given:
+        if key is None or isinstance(value, ast.Starred):
+            raise slicer.stopped(f"`{text_of(made)}` hides its arguments", made)
+        if literal(value) is None:
+            continue
+        if key in ("num_processes", "process_index"):
+            found[key] = slicer.quantities.process(value, f"`{key}=`", 0)
+            if not tells_regime(found[key]):
+                raise slicer.stopped(f"`{key}={text_of(value)}` is not what is launched", value)
+        elif key in ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler"):
+            found[key] = slicer.conditions.boolean(value)
+    return found
+
+
 def _accelerators(site: Site, slicer: Slicer) -> list[ast.Call]:
     """The constructions that may be the accelerator which prepares the loader; all of the file if that is not seen."""
-    for use in site.flow.of("prepare"):
-        func = use.node.func if isinstance(use.node, ast.Call) else None
+    prepares = [use.node for use in site.flow.of("prepare") if isinstance(use.node, ast.Call)]
+    if prepares and all(_PREPARES_ONE in site.module.callee(made) for made in prepares):
+        return []
+    for made in prepares:
+        func = made.func
         if isinstance(func, ast.Attribute):
             found = [d.value for d in slicer.definitions(func.value) if isinstance(d.value, ast.Call)]
             if found:
@@ -129,8 +153,8 @@ def prepare_steps(site: Site, slicer: Slicer) -> list[ast.stmt]:
     for use in site.flow.of("prepare"):
         made = use.node
         assert isinstance(made, ast.Call)
-        if "accelerate.data_loader.prepare_data_loader" in m.callee(made):
-            step = assign("loader", call(dotted("accelerate.data_loader.prepare_data_loader"), name("loader")))
+        if _PREPARES_ONE in m.callee(made):
+            step = assign("loader", call(dotted(_PREPARES_ONE), name("loader"), **_given(slicer, made)))
         else:
             step = assign("loader", call(dotted("accelerator.prepare"), name("loader")))
         test: ast.expr | None = None

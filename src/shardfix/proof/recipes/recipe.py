@@ -29,6 +29,7 @@ class Sliced:
 
     ``worlds``: the numbers of ranks that show its data-parallel groups.
     ``guarded``: the construction itself tells one process from several, so the program must run in one too.
+    ``guards``: what is unknown of the conditions under which the epoch is told, and decides nothing else.
     """
 
     program: Program
@@ -36,6 +37,7 @@ class Sliced:
     unknown: tuple[str, ...]
     stand_ins: tuple[StandIn, ...]
     guarded: bool
+    guards: tuple[str, ...] = ()
     worlds: tuple[int, ...] = ()
 
 
@@ -48,6 +50,7 @@ def recipe(
     feeds_metric: bool = False,
     padding_removed: bool = False,
     group: Group | None = None,
+    doubts: tuple[tuple[str, str], ...] = (),
     root: str = "",
 ) -> Recipe | Unproven:
     """The recipe of one site, from where it stands in the original and in the rewritten source.
@@ -59,6 +62,7 @@ def recipe(
         expect: the fault that the original must show: see Recipe.
         feeds_metric, padding_removed: whether padding would reach a metric.
         group: whether the program always has a process group; by default what the file shows.
+        doubts: causes, and why a loader that shows them may be meant so: see Recipe.
         root: the project's folder, absolute, where its own code may be imported and run; empty where it may not.
     """
     choices = Choices()
@@ -89,6 +93,8 @@ def recipe(
         padding_removed=padding_removed,
         group=group or group_of(first, parts[0].guarded),
         single_pass=after.read_once,
+        guards=tuple(dict.fromkeys(text for s in parts for text in s.guards)),
+        doubts=doubts,
         worlds=sliced_after.worlds,
         imports=imports.entries if imports is not None and imports.lines else None,
         prelude=imports.prelude if imports is not None and imports.lines else "",
@@ -180,11 +186,13 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool], imports: Impo
             raise slicer.stopped(f"the construction needs more than a recipe may do: {wrong}", site.call)
     trees = [*body, *told]
     unknown = tuple(dict.fromkeys(text for tree in trees for text in named(tree, "UNKNOWN")))
+    deciding = {text for tree in body for text in named(tree, "UNKNOWN")}
     return Sliced(
         program=Program(build, each_epoch),
         needs_accelerate=bool(head),
         unknown=unknown,
         stand_ins=listed(choices, *trees),
+        guards=tuple(text for text in unknown if text not in deciding),
         worlds=worlds_of(slicer, body),
         guarded=any(_tests_regime(tree) for tree in body if isinstance(tree, (ast.If, ast.Assign))),
     )
@@ -210,7 +218,14 @@ def _unparsed(body: list[ast.stmt]) -> str:
 
 
 def _tests_regime(tree: ast.AST) -> bool:
-    return any(tells_regime(n.test) for n in ast.walk(tree) if isinstance(n, (ast.If, ast.IfExp)))
+    """Whether a condition tells one process from several where there may be no group: one that asks it needs it."""
+    tests = [n.test for n in ast.walk(tree) if isinstance(n, (ast.If, ast.IfExp))]
+    return any(tells_regime(test) and not _needs_group(test) for test in tests)
+
+
+def _needs_group(test: ast.expr) -> bool:
+    asked = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
+    return bool(asked & {"get_rank", "get_world_size"}) and not asked & {"is_initialized", "is_available"}
 
 
 __all__ = ["Sliced", "Unproven", "group_of", "program", "recipe"]

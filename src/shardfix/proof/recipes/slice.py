@@ -113,20 +113,20 @@ class Slicer:
                 inside = previous in outer.body
                 self._branch(outer, inside)
             elif isinstance(outer, ast.IfExp) and previous is not outer.test:
-                self._assume(outer.test, previous is outer.body)
+                self.assume(outer.test, previous is outer.body)
             previous = outer
 
     def _branch(self, node: ast.If, inside: bool) -> None:
         outcome = distributed_test(node.test)
         if outcome is None:
-            self._assume(node.test, inside)
+            self.assume(node.test, inside)
             return
         twin = self._twin(node.orelse if inside else node.body)
         if twin is not None:
             self.twins[node] = twin
             self.calls.append(twin)
         elif isinstance(node.test, ast.BoolOp):
-            self._assume(node.test, inside)
+            self.assume(node.test, inside)
         elif outcome is not inside:
             self.stop("the loader is built only where there is one process: there is nothing to shard", node.test)
 
@@ -156,12 +156,13 @@ class Slicer:
                 found.append(made)
         return found[0] if len(found) == 1 else None
 
-    def _assume(self, test: ast.expr, outcome: bool) -> None:
+    def assume(self, test: ast.expr, outcome: bool) -> None:
+        """A condition, and what it must be for the construction to run."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            self._assume(test.operand, not outcome)
+            self.assume(test.operand, not outcome)
         elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if outcome else ast.Or):
             for value in test.values:
-                self._assume(value, outcome)
+                self.assume(value, outcome)
         else:
             self.assumed.setdefault(text_of(test), outcome)
 

@@ -7,6 +7,7 @@ import ast
 from shardfix.analysis.code.names import BATCH_SAMPLER, DATA_LOADER, DISTRIBUTED_SAMPLER, last_name
 from shardfix.analysis.loops.epochs import EpochLoop, SetEpoch, counter_of, untold
 from shardfix.analysis.loops.evaluation import evaluates
+from shardfix.analysis.programs.processes import distributed_test
 from shardfix.analysis.sites import Site
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name
@@ -90,12 +91,31 @@ class Told:
         if told.argument is None:
             raise self.slicer.stopped("`set_epoch` is called without an epoch", told.call)
         when, shifted = self.moment(told)
+        self.ways(told)
         epoch: ast.expr = ast.BinOp(name("epoch"), ast.Sub(), ast.Constant(1)) if shifted else name("epoch")
         argument = self.argument(told.argument, told.call, epoch, 0)
         statement: ast.stmt = ast.Expr(call(ast.Attribute(receiver, "set_epoch", ast.Load()), argument))
         for test in [*self.guards(told, receiver), *when]:
             statement = ast.If(test, [statement], [])
         return [statement]
+
+    def ways(self, told: SetEpoch) -> None:
+        """The conditions under which what is told is this loader, where its name stands for others too: they hold."""
+        base = told.receiver
+        while (attribute := _sampler_of(base)) is not None:
+            base = attribute[0]
+        mine = [self.site.flow, *(self.site.sampler_flow(a) for a in self.site.arms if isinstance(a.node, ast.Call))]
+        given = [d for d in self.module.home(base).bindings.reaching(base) if d.value is not None]
+        known = [d for d in given if any(d.value in flow.aliases for flow in mine)]
+        if len(known) != 1:
+            return
+        previous: ast.AST = known[0].statement
+        for outer in self.module.around(previous):
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                return
+            if isinstance(outer, ast.If) and previous is not outer.test and distributed_test(outer.test) is None:
+                self.slicer.assume(outer.test, previous in outer.body)
+            previous = outer
 
     def receiver(self, node: ast.expr) -> ast.expr | None:
         """What an expression is in the recipe: the loader, its sampler, or the variable of a sampler."""
