@@ -122,6 +122,17 @@ def test_a_rank_that_leaves_early_is_told_with_the_line_where_it_does(
     assert where(left) == (LOADER, 0, 3)
 
 
+def test_a_process_that_is_aborted_after_the_scripts_end_came_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As gloo's threads do to an interpreter that leaves with its group still standing."""
+    at_the_end = "class Last:\n    def __del__(self, abort=os.abort):\n        abort()\nsys.last = Last()\n"
+    done = run(tmp_path, monkeypatch, LOOP.format(what="pass") + at_the_end)
+    assert [one.end for one in done.watched.endings] == ["returned", "returned"]
+    told = "rank 0 and rank 1 came to the script's end and was aborted"
+    assert any(note.startswith(told) for note in done.notes), done.notes
+
+
 def test_a_collective_on_one_rank_only_is_a_hang_with_the_line_of_each_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

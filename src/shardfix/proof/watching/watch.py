@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shardfix.proof.judging.endings import OUT_OF_TIME
+from shardfix.proof.judging.faults import join
 from shardfix.proof.observed import End, Ending, Observed, Watched
 from shardfix.proof.running.own_processes import Folder, Processes
 
@@ -264,6 +265,8 @@ def _ending(rank: _Rank, processes: Processes, folder: Path, why: Why, stack: st
         end, code, text = ("hang" if why == "hang" else "stopped"), 0, stood
         if why == "time":
             text = f"{stood}\n{OUT_OF_TIME}".strip()
+    elif _aborted_after_its_end(rank, code):
+        end, code, text = "returned", 0, ""
     elif code < 0:
         end, code = "signal", -code
         text = readable_stack(_text(folder / f"crash-{rank.pid}"), root) or f"ended by {_signal_name(code)}"
@@ -274,6 +277,15 @@ def _ending(rank: _Rank, processes: Processes, folder: Path, why: Why, stack: st
         end = "raised" if text else "exit"
         text = text or _place_of_exit(left, root) or _tail(folder / f"out-{rank.process}", 2000)
     return Ending(rank.number, end, code, text, at.loader, max(0, at.passes - 1), at.step)
+
+
+def _aborted_after_its_end(rank: _Rank, code: int) -> bool:
+    """Whether the program was over when its process crashed: gloo's threads may abort an interpreter that is leaving.
+
+    "terminate called without an active exception" of torch 2.13, with and without this observer, where the program does
+    not call ``destroy_process_group``.
+    """
+    return code in (-signal.SIGABRT, -signal.SIGSEGV) and any(event["e"] == "over" for event in rank.events[-3:])
 
 
 def _ended_at(ending: Ending, ranks: Sequence[_Rank], processes: Processes) -> float:
@@ -362,6 +374,12 @@ def _notes(
         alone = "no ranks are told apart" if program.launch == "self" else own
         notes.append(f"nothing in the script joins a process group: {alone}")
     unread = [one.loader for one in loaders if not any(reader.passes for reader in one.readers)]
+    aborted = [rank.number for rank in ranks if _aborted_after_its_end(rank, _code(rank, processes))]
+    if aborted:
+        who = join([f"rank {number}" for number in aborted])
+        notes.append(
+            f"{who} came to the script's end and was aborted by torch while leaving: call destroy_process_group()"
+        )
     if unread:
         notes.append(f"made and not read: {', '.join(unread)}")
     cut = [one.loader for one in loaders if any(not item.complete for reader in one.readers for item in reader.passes)]
@@ -370,6 +388,11 @@ def _notes(
     if not program.cpu and any(_needs_cuda(event["text"]) for rank in ranks for event in _raised(rank)):
         notes.append("the script asks for a CUDA device; --cpu makes them up on the CPU")
     return tuple(notes)
+
+
+def _code(rank: _Rank, processes: Processes) -> int:
+    code: int = processes.children[rank.process].returncode
+    return code
 
 
 def _raised(rank: _Rank) -> list[Event]:

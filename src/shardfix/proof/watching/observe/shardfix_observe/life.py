@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import fcntl
@@ -54,7 +55,8 @@ def signal_for_stacks() -> int:
 
 
 def tell_ending(recorder: Recorder) -> None:
-    """Write down what ends this process: an exception, an exit and its place, a signal; where it stands if asked."""
+    """Write down what ends this process: an exception, an exit and its place, a signal, or nothing but its own end;
+    and where it stands, if asked."""
     stacks = open(os.path.join(recorder.options.folder, f"stacks-{os.getpid()}"), "w")  # noqa: SIM115
     faulthandler.register(signal_for_stacks(), file=stacks, all_threads=True)
     crash = open(os.path.join(recorder.options.folder, f"crash-{os.getpid()}"), "w")  # noqa: SIM115
@@ -75,6 +77,7 @@ def tell_ending(recorder: Recorder) -> None:
         _say_exit(recorder, status)
         leave_now(status)
 
+    atexit.register(recorder.emit, "over")  # first in, last out: what comes after is the interpreter's own end
     sys.excepthook = say
     sys.exit = exit_
     os._exit = exit_now
