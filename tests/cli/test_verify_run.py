@@ -34,6 +34,30 @@ dist.destroy_process_group()
 """
 
 
+STREAM = """\
+import sys
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, IterableDataset
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+open(f"{world}-{rank}", "a").close()
+
+class Lines(IterableDataset):
+    def __iter__(self):
+        for line in range(12):
+            if line % world == rank and not (line == 5 and world > 1 and "lose" in sys.argv):
+                yield torch.tensor([line])
+
+for batch in DataLoader(Lines(), 1):
+    pass
+dist.destroy_process_group()
+if world == 1 and "fail" in sys.argv:
+    raise ValueError("one process is not enough")
+"""
+
+
 def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "shardfix", "verify", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
@@ -58,6 +82,41 @@ def test_a_right_script_is_proven_and_a_wrong_one_refuted_by_the_arguments_after
     ]
 
 
+def test_one_process_shows_what_there_is_to_read_if_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "stream.py").write_text(STREAM)
+    without = verify(tmp_path, "--run", "stream.py", "--", "a b")
+    assert without.returncode == 8
+    assert "a stronger proof: shardfix verify --control --run stream.py -- 'a b'\n" in without.stdout
+    assert sorted(path.name for path in tmp_path.glob("?-?")) == ["2-0", "2-1"]  # nothing runs twice unasked
+    proven = verify(tmp_path, "--run", "stream.py", "--control")
+    assert proven.returncode == 0
+    assert "        2 ranks read every one of 12 items once\n" in proven.stdout
+    assert "    batch         1 on one process, 2 on 2  (as they were read)\n" in proven.stdout
+    assert "the control  one process, " in proven.stdout
+    assert (tmp_path / "1-0").exists()
+    lost = verify(tmp_path, "--run", "stream.py", "--control", "--format", "json", "--", "lose")
+    data = json.loads(lost.stdout)
+    Draft202012Validator(SCHEMA).validate(data)
+    assert (lost.returncode, data["loaders"][0]["cause"], data["control"]["verdict"]) == (4, "missing", "proven")
+
+
+def test_a_control_that_fails_is_told_and_refutes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "stream.py").write_text(STREAM)
+    done = verify(tmp_path, "--run", "stream.py", "--control", "--", "fail")
+    assert done.returncode == 0
+    assert done.stdout.split("the control")[1].splitlines()[1:3] == [
+        "    ending: failed: raises",
+        "        it raises ValueError: one process is not enough (at stream.py:16, pass 0, step 12)",
+    ]
+
+
+def test_where_passes_are_cut_one_process_goes_as_far_as_the_ranks_together(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    done = verify(tmp_path, "--run", "train.py", "--control", "--max-batches", "4", "--format", "json")
+    (loader,) = json.loads(done.stdout)["loaders"]
+    assert (done.returncode, loader["verdict"], loader["conditions"]["one process"]) == (0, "proven", "held")
+
+
 def test_a_module_is_run_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").touch()
@@ -75,6 +134,7 @@ def test_a_module_is_run_by_its_name(tmp_path: Path) -> None:
         (("--run", "train.sh"), "--run train.sh: this runs Python; name the script that it starts"),
         (("--run", "train.py", "src"), "--run watches one script; leave out paths and --loader"),
         (("--run", "train.py", "--loader", "a:b"), "--run watches one script; leave out paths and --loader"),
+        (("--run", "train.py", "--control", "--launch", "self"), "--control is for ranks that this command starts"),
         (("--run", "train.py", "--python", "/no/python"), "--python /no/python: there is no such program"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How the checklist is shown: a block for each loader where they are few or when asked, and of loaders that ran."""
+"""How the checklist is shown: a block for each loader where they are few or when asked, of watched ones too."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from importlib import resources
 from pathlib import Path
 
 import jsonschema
-import pytest
 from results_by_hand import site
 
 from shardfix.analysis.model import Check, Location
-from shardfix.proof.observed import Built
-from shardfix.report.checklist import FEW, checklist_of_built, is_shown
+from shardfix.proof.model import Proof, StandIn
+from shardfix.report.checklist import FEW, checks_of, is_shown
 from shardfix.report.json import to_json
 from shardfix.report.text import verify_page
+from shardfix.report.watched import watched_json, watched_page
 from shardfix.result import RunResult
 
 QUESTIONS = ("sampler", "by hand", "split by", "batch", "counted once", "sanitizer", "epoch told")
@@ -69,82 +69,41 @@ def test_json_holds_every_row_and_the_schema_names_the_questions() -> None:
     assert schema["$defs"]["check"]["properties"]["question"]["enum"] == list(QUESTIONS)
 
 
-DISTRIBUTED = Built(
-    samples=21,
-    subset=21,
-    draws=21,
-    sampler="DistributedSampler",
-    shard=(2, 1),
-    manual=True,
-    shuffled=True,
-    batch_size=4,
+SHARED = Proof(
+    "train.py:41",
+    "proven",
+    ("2 ranks read every one of 20 samples once",),
+    {},
+    checklist=CHECKS,
+    told=("read by both",),
 )
-PREPARED = Built(
-    samples=21, subset=21, draws=21, sampler="RandomSampler", shuffled=True, batch_size=4, sharder="accelerate"
-)
+PADLESS = replace(SHARED, checklist=(*CHECKS[:4], Check("counted once", "yes", "nothing is padded"), *CHECKS[5:]))
 
 
-@pytest.mark.parametrize(
-    ("built", "rows"),
-    [
-        (
-            DISTRIBUTED,
-            (
-                "DistributedSampler, shuffled",
-                "yes",
-                "its sampler (part 1 of 2)",
-                "4 on one process, 8 on 2",
-                "no: 1 sample comes twice, unless the metric drops it",
-                "unknown (the passes show it)",
-            ),
-        ),
-        (
-            PREPARED,
-            (
-                "RandomSampler, shuffled",
-                "no",
-                "accelerate (each rank its own batches)",
-                "4 on one process, 8 on 2",
-                "no: 3 samples come twice, unless the metric drops them",
-                "yes (a prepared loader tells it by itself)",
-            ),
-        ),
-        (
-            replace(PREPARED, split_batches=True, batch_size=2),
-            (
-                "RandomSampler, shuffled",
-                "no",
-                "accelerate (each rank its own batches, each a piece of one batch (split_batches))",
-                "4 on one process, 4 on 2",
-                "no: 3 samples come twice, unless the metric drops them",
-                "yes (a prepared loader tells it by itself)",
-            ),
-        ),
-        (
-            Built(kind="stream", batch_size=None),
-            (
-                "none (a stream)",
-                "no",
-                "unknown (a stream decides by itself)",
-                "unknown (its batch sampler says no size)",
-                "unknown (what a metric makes of it is not seen)",
-                "- (it asks for none)",
-            ),
-        ),
-        (
-            Built(draws=20, samples=20, subset=20, sampler="SequentialSampler", shuffled=False, batch_size=5),
-            (
-                "SequentialSampler, in order",
-                "no",
-                "nobody (every rank reads all of it)",
-                "5 on one process, 10 on 2",
-                "unknown (what a metric makes of it is not seen)",
-                "- (it asks for none)",
-            ),
-        ),
-    ],
-)
-def test_a_loader_that_was_seen_answers_the_same_questions(built: Built, rows: tuple[str, ...]) -> None:
-    found = checklist_of_built(built, 2)
-    assert tuple(question for question, _ in found) == QUESTIONS
-    assert tuple(answer for question, answer in found if question != "sanitizer") == rows
+def test_a_watched_loader_has_the_same_block_below_its_proof() -> None:
+    block = page(1).splitlines()[2:9]
+    assert watched_page([SHARED]).plain().splitlines()[3:10] == block
+    assert "epoch told" not in watched_page([SHARED], checklist=False).plain()
+    many = watched_page([SHARED] * (FEW + 1)).plain()
+    assert "epoch told" not in many
+    assert "`--checklist` answers the checklist for each of them." in many
+
+
+def test_json_has_the_rows_of_a_watched_loader_however_many_there_are() -> None:
+    loaders = json.loads(json.dumps(watched_json([SHARED] * (FEW + 1))))["loaders"]
+    assert [len(loader["checklist"]) for loader in loaders] == [7] * (FEW + 1)
+
+
+def test_what_a_factory_is_told_by_the_run_says_nothing_of_the_program() -> None:
+    by_the_run = replace(SHARED, stand_ins=(StandIn("the epoch", "told by loader.set_epoch(epoch) before each pass"),))
+    assert checks_of(by_the_run)[-1] == Check(
+        "epoch told", "unknown", "told by loader.set_epoch(epoch) before each pass"
+    )
+    assert checks_of(SHARED)[-1] == CHECKS[-1]
+
+
+def test_padding_at_another_number_of_ranks_counts_too() -> None:
+    assert checks_of(PADLESS)[4].answer == "yes"
+    assert checks_of(replace(PADLESS, padded=2))[4] == Check(
+        "counted once", "no", "2 samples come twice, unless the metric drops them"
+    )

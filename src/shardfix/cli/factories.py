@@ -61,6 +61,7 @@ def verify(
     nproc: int,
     timeout: float,
     maps: str,
+    checklist: bool | None,
     form: str,
 ) -> int:
     """Prove the loaders of the named factories and print the result; the exit code.
@@ -88,7 +89,8 @@ def verify(
         json.dump(watched_json(proofs), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        emit(watched_page(proofs, maps=cast("Maps", maps), width=width_of(sys.stdout)), sys.stdout)
+        page = watched_page(proofs, maps=cast("Maps", maps), width=width_of(sys.stdout), checklist=checklist)
+        emit(page, sys.stdout)
     verdicts = {proof.verdict for proof in proofs}
     return (_REFUTED if "refuted" in verdicts else 0) | (_UNPROVEN if "unproven" in verdicts else 0)
 

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _REFUTED, _UNPROVEN = 4, 8
 _PROGRAM = "shardfix.program"  # in click's context: what followed the first --
+_ASKED = "shardfix.asked"  # and all of it, as it was typed
 
 
 class WithProgram(click.Command):
     """A command whose arguments after ``--`` belong to the program that ``--run`` names."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ASKED] = list(args)
         if "--" in args:
             at = args.index("--")
             if any(arg == "--run" or arg.startswith("--run=") for arg in args[:at]):
@@ -35,6 +38,12 @@ class WithProgram(click.Command):
 
 def options(command: _Command) -> _Command:
     for option in (
+        click.option(
+            "--control",
+            is_flag=True,
+            help="With --run: run the script once more, in one process, which shows what there is to read. It takes "
+            "the script's time again, and writes its files again.",
+        ),
         click.option("--verbose", is_flag=True, help="With --run: show what each rank prints, as it does."),
         click.option(
             "--launch",
@@ -79,23 +88,26 @@ def verify(
     epochs: int,
     batches: int,
     launch: str,
+    control: bool,
     verbose: bool,
     python: str | None,
     nproc: int,
     timeout: float,
     maps: str,
+    checklist: bool | None,
     form: str,
 ) -> int:
     """Watch a script, print what its loaders read and how its ranks ended; the exit code."""
-    from shardfix.proof.judging.endings import came_to_its_end, judge_run
-    from shardfix.proof.judging.verdicts import judge_observed
+    from shardfix.proof.judging.endings import judge_run
     from shardfix.proof.running.launch import torch_available
     from shardfix.proof.watching.watch import Program, watch
     from shardfix.report.json import clean
     from shardfix.report.terminal import emit, width_of
     from shardfix.report.watched import watched_json, watched_page
-    from shardfix.watching import Spoken, spoken_of
+    from shardfix.watching import judge_watched
 
+    if control and launch == "self":
+        raise click.UsageError("--control is for ranks that this command starts; --launch self lets the script do that")
     python = _interpreter(python)
     if torch_available(python) is None:
         raise click.UsageError(f"{python} has no torch; name the project's own Python with --python")
@@ -109,22 +121,28 @@ def verify(
         cpu=cpu,
         launch=cast("Launch", launch),
     )
-    run = watch(program, hear=_show if verbose else None)
-    finished = came_to_its_end(run.watched.endings)
-    spoken = spoken_of(run.watched, Path(script)) if os.path.isfile(script) else {}
-    proofs = []
-    for observed in run.watched.loaders:
-        said = spoken.get(observed.loader, Spoken())
-        proofs.append(judge_observed(observed, role=said.role, padding_removed=said.padding_removed, finished=finished))
+    hear = _show if verbose else None
+    run = watch(program, hear=hear)
+    # where a pass ends early, one process goes as far as the ranks together
+    alone = watch(replace(program, nproc=1, batches=batches * nproc), hear=hear) if control else None
+    proofs = judge_watched(
+        run.watched,
+        Path(script) if os.path.isfile(script) else None,
+        alone.watched if alone else None,
+        again=_with_control(ctx) if launch == "ranks" else "",
+    )
     verdict = judge_run(run.watched, proofs)
+    of_control = judge_run(alone.watched) if alone else None
     if form == "json":
-        data = {**watched_json(proofs, verdict), "notes": clean(run.notes)}
+        data = {**watched_json(proofs, verdict, of_control), "notes": clean(run.notes)}
         import json
 
         json.dump(data, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        page = watched_page(proofs, verdict, maps=cast("Maps", maps), width=width_of(sys.stdout))
+        page = watched_page(
+            proofs, verdict, of_control, maps=cast("Maps", maps), width=width_of(sys.stdout), checklist=checklist
+        )
         for note in run.notes:
             page.line(f"note: {note}")
         emit(page, sys.stdout)
@@ -132,6 +150,11 @@ def verify(
         _show_last(run)
     verdicts = {verdict.verdict, *(proof.verdict for proof in proofs)}
     return (_REFUTED if "refuted" in verdicts else 0) | (_UNPROVEN if "unproven" in verdicts else 0)
+
+
+def _with_control(ctx: click.Context) -> str:
+    """The command as it was typed, with ``--control``."""
+    return f"shardfix verify --control {shlex.join(ctx.meta.get(_ASKED, ()))}"
 
 
 def _script(script: str) -> Sequence[str]:

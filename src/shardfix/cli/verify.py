@@ -40,6 +40,7 @@ def command(
     epochs: int,
     batches: int,
     launch: str,
+    control: bool,
     verbose: bool,
     python: str | None,
     nproc: int,
@@ -63,11 +64,13 @@ def command(
             epochs=epochs,
             batches=batches,
             launch=launch,
+            control=control,
             verbose=verbose,
             python=python,
             nproc=nproc,
             timeout=timeout,
             maps=maps,
+            checklist=checklist,
             form=form,
         )
         ctx.exit(code)
@@ -83,6 +86,7 @@ def command(
             nproc=nproc,
             timeout=timeout,
             maps=maps,
+            checklist=checklist,
             form=form,
         )
         ctx.exit(code)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from shardfix.analysis.model import Check
+
 Kind = Literal["fault", "redundant", "stands"]
 Group = Literal["always", "optional"]
 Variant = Literal["before", "after"]
@@ -157,7 +159,8 @@ class Proof:
     the same run. The maps show the size at which the result first fails, else a multiple of ranks times batch size.
     ``cause`` is a code of ``causes.CAUSES`` where the site is refuted. ``told`` is what a reader of a watched loader
     should know beside the verdict: who reads it, and what was not consumed. ``stronger`` is the command that would
-    prove an unproven site in a stronger way; empty where none is known.
+    prove an unproven site in a stronger way; empty where none is known. ``checklist`` holds the answers to the seven
+    questions where the loader was watched; those of a recipe stand in its site's report.
     """
 
     site: str
@@ -172,6 +175,7 @@ class Proof:
     cause: str = ""
     told: tuple[str, ...] = ()
     stronger: str = ""
+    checklist: tuple[Check, ...] = ()
 
 
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:
@@ -203,4 +207,6 @@ def observation_from_json(data: Mapping[str, Any]) -> Observation:
 def proof_to_json(proof: Proof) -> dict[str, Any]:
     data = asdict(proof)
     data["conditions"] = dict(proof.conditions)
+    if not proof.checklist:
+        del data["checklist"]
     return data

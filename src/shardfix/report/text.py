@@ -116,7 +116,7 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80, che
     _counts(page, summary)
     _verdicts(page, result)
     if not shown and checklist is None:
-        page.line("`--checklist` answers the checklist for each of them.")
+        page.line(checklists.ASK_FOR_IT)
     if summary.verdicts.get("edit"):
         page.line(_NEXT)
     return page

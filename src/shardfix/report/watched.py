@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,20 +11,34 @@ import shardfix
 from shardfix.proof.judging.causes import CAUSES
 from shardfix.proof.judging.endings import RunVerdict, run_to_json
 from shardfix.proof.model import Proof, Verdict, proof_to_json
+from shardfix.report.checklist import ASK_FOR_IT, add_checklist, checklist_json, checks_of, is_shown
 from shardfix.report.json import VERSION, clean
 from shardfix.report.terminal import Page, Styled
 from shardfix.report.text import PROOFS, Maps, add_map, add_proof, number
 
 _TRACEBACK_SHOWN = 20
+_OF_ONE = re.compile(r"^(?:every rank|rank 0) ")  # how the reasons of a run in one process begin
 _MOST_VISITS = 20_000  # of all ranks in one map of the JSON report
 _WORST: tuple[Verdict, ...] = ("refuted", "unproven", "proven")
 
 
 def watched_page(
-    results: Sequence[Proof], run: RunVerdict | None = None, *, maps: Maps = "first", width: int = 80
+    results: Sequence[Proof],
+    run: RunVerdict | None = None,
+    control: RunVerdict | None = None,
+    *,
+    maps: Maps = "first",
+    width: int = 80,
+    checklist: bool | None = None,
 ) -> Page:
-    """Every loader with who reads it, the verdict and its cause, then how the run ended (``None``: a factory)."""
+    """Every loader with who reads it, the verdict and its cause, then how the run ended (``None``: a factory).
+
+    Args:
+        control: how the same ended in one process, where it was run so.
+        checklist: whether the answers to the checklist are shown; None: where there are few loaders.
+    """
     page = Page()
+    shown = is_shown(checklist, len(results))
     drawn = 0
     for proof in results:
         page.line(Styled(proof.site, "bold"), f"  {proof.told[0]}" if proof.told else "")
@@ -33,12 +48,18 @@ def watched_page(
         # What is proven needs no picture, unless it was asked for.
         if maps == "all" or proof.verdict == "refuted":
             drawn += add_map(page, proof, maps, drawn, width)
+        if shown:
+            add_checklist(page, checks_of(proof))
     if run is not None:
         if results:
             page.blank()
         _run(page, run)
+        if control is not None:
+            _control(page, control)
     page.blank()
     _counts(page, results, run)
+    if not shown and checklist is None:
+        page.line(ASK_FOR_IT)
     return page
 
 
@@ -58,6 +79,16 @@ def _run(page: Page, run: RunVerdict) -> None:
             page.line("          ", Styled(f".. {len(lines) - _TRACEBACK_SHOWN} lines more", "dim"))
         for line in lines[-_TRACEBACK_SHOWN:]:
             page.line("          ", Styled(line, "dim"))
+
+
+def _control(page: Page, control: RunVerdict) -> None:
+    """How the script ended in one process; what it read there is in the loaders' proofs."""
+    page.line(Styled("the control", "bold"), f"  one process, {control.seconds:.1f} s")
+    word = Styled("ended well", "green") if control.verdict == "proven" else Styled("failed", "yellow")
+    page.line("    ending: ", word, f": {control.cause}" if control.cause else "")
+    for reason in control.reasons[:1] if control.cause else ():
+        page.line("        ", _OF_ONE.sub("it ", reason))
+        page.line("        what it read until then is compared; the verdict on the ranks is their own")
 
 
 def _counts(page: Page, results: Sequence[Proof], run: RunVerdict | None) -> None:
@@ -80,7 +111,9 @@ def worst(results: Sequence[Proof], run: RunVerdict | None = None) -> Verdict:
     return next(verdict for verdict in _WORST if verdict in verdicts)
 
 
-def watched_json(results: Sequence[Proof], run: RunVerdict | None = None) -> dict[str, Any]:
+def watched_json(
+    results: Sequence[Proof], run: RunVerdict | None = None, control: RunVerdict | None = None
+) -> dict[str, Any]:
     """The same as data: ``watched`` in ``schema.json``."""
     named = dict.fromkeys([*(proof.cause for proof in results), run.cause if run else ""])
     data = {
@@ -93,6 +126,7 @@ def watched_json(results: Sequence[Proof], run: RunVerdict | None = None) -> dic
             code: {"means": CAUSES[code].means, "remedy": CAUSES[code].remedy} for code in named if code in CAUSES
         },
         "run": run_to_json(run) if run is not None else None,
+        "control": run_to_json(control) if control is not None else None,
     }
     cleaned: dict[str, Any] = clean(data)
     return cleaned
@@ -103,6 +137,7 @@ def _loader(proof: Proof) -> dict[str, Any]:
     for name in ("map_before", "map_after"):
         if data[name] is not None:
             data[name] = _cut(data[name])
+    data["checklist"] = checklist_json(checks_of(proof))
     return data
 
 

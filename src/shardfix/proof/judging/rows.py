@@ -94,6 +94,11 @@ def difference(groups: Sequence[Sequence[Reader]]) -> str:
     return ""
 
 
+def full_batch(reader: Reader) -> int | None:
+    """The size of a batch that another one follows, so that it is a full one."""
+    return next((len(seen.batches[0]) for seen in reader.passes if len(seen.batches) > 1), None)
+
+
 # --- in words ---
 
 

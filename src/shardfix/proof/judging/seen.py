@@ -27,7 +27,8 @@ class Seen:
     ``run`` holds the rows as ranks and their passes as epochs. ``reference`` is ``None`` where it is not known what
     there was to read. ``alone`` is the reader of one process, where that can be compared by number, ``samples_alone``
     the length of its dataset. ``by_hand`` counts the samples of the ranks' own subsets together, where these are how
-    the program shards, else 0. ``whole`` are the passes that came to their end on every rank.
+    the program shards, else 0. ``whole`` are the passes that came to their end on every rank. ``redrawn``: one process
+    held a subset of its own, as large as the ranks', so that what it read says nothing of theirs.
     """
 
     rows: Rows
@@ -39,6 +40,7 @@ class Seen:
     samples_alone: int | None
     by_hand: int
     whole: tuple[int, ...]
+    redrawn: bool = False
 
     @property
     def built(self) -> Built:
@@ -57,6 +59,9 @@ def seen_of(observed: Observed, role: str) -> Seen:
     """A watched loader, of which at least one rank began a pass, as the judge takes it."""
     rows = rows_of(observed)
     one_process = usable(observed.alone)
+    redrawn = one_process is not None and is_redrawn(rows, one_process.built)
+    if redrawn:
+        one_process = None
     holdings = holdings_of(rows, one_process)
     own_ids = ids_are_own(rows, one_process)
     samples_alone = one_process.built.samples if one_process is not None else None
@@ -69,7 +74,7 @@ def seen_of(observed: Observed, role: str) -> Seen:
         if by_hand:
             reference = replace(reference, draws=by_hand, distinct=None)
     whole = tuple(number for number in range(rows.passes) if rows.complete(number))
-    return Seen(rows, run, clues_of(rows), reference, holdings, alone, samples_alone, by_hand, whole)
+    return Seen(rows, run, clues_of(rows), reference, holdings, alone, samples_alone, by_hand, whole, redrawn)
 
 
 def usable(alone: Reader | None) -> Reader | None:
@@ -77,6 +82,14 @@ def usable(alone: Reader | None) -> Reader | None:
     if alone is None or not alone.passes or (alone.built.shard or (1, 0))[0] > 1:
         return None
     return alone
+
+
+def is_redrawn(rows: Rows, alone: Built) -> bool:
+    """Whether all ranks hold one subset and one process another one of the same size: a split that no seed fixes."""
+    digests = {row.reader.built.subset_digest for row in rows.rows}
+    sizes = {row.reader.built.subset for row in rows.rows}
+    known = bool(alone.subset_digest) and "" not in digests
+    return known and len(digests) == 1 and sizes == {alone.subset} and alone.subset_digest not in digests
 
 
 # --- samples by number ---

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardfix.proof.model import CONDITIONS, Proof, RankRun, ShardMap
-from shardfix.proof.observed import Observed, Reader
+from shardfix.proof.observed import Observed
 
 from .causes import root
+from .checklist import checklist_of, checklist_of_unread
 from .clues import explained
 from .faults import (
     ENOUGH,
@@ -40,11 +41,10 @@ from .glimpses import (
     worker_copies,
 )
 from .ledger import Ledger
-from .rows import named, names_of, reading, who_reads
+from .rows import full_batch, named, names_of, reading, who_reads
 from .seen import Seen, is_sharded, seen_of
 
 NOT_READ = "it was never read"
-STRONGER = "shardfix verify --loader pkg.mod:function, which also runs it in one process, to its end"
 _HANGS = ": the job would hang"
 
 
@@ -64,8 +64,14 @@ def judge_observed(
         conditions = dict.fromkeys(CONDITIONS, f"not judged: {NOT_READ}")
         made = sorted(reader.rank for reader in observed.readers)
         told = (f"made by {named(made)} of {observed.world}",) if made else ()
-        return Proof(observed.loader, "unproven", (NOT_READ,), conditions, cause="never-read", told=told)
-    return Judge(observed, role=role, padding_removed=padding_removed, finished=finished).proof()
+        checks = checklist_of_unread(observed.readers[0].built) if observed.readers else ()
+        return Proof(
+            observed.loader, "unproven", (NOT_READ,), conditions, cause="never-read", told=told, checklist=checks
+        )
+    judge = Judge(observed, role=role, padding_removed=padding_removed, finished=finished)
+    proof = judge.proof()
+    checks = checklist_of(observed, judge.seen, proof, role, padding_removed=padding_removed)
+    return replace(proof, checklist=checks)
 
 
 class Judge:
@@ -94,17 +100,15 @@ class Judge:
         if self.padded and self.role == "eval" and not self.padding_removed and not ledger.failed:
             text = f"{plural(self.padded, 'padded sample')} of a pass would be counted twice in the metric"
             ledger.leave_open("disjoint", text)
-        verdict = ledger.verdict()
         return Proof(
             site=self.observed.loader,
-            verdict=verdict,
+            verdict=ledger.verdict(),
             reasons=tuple(self.with_names(text) for text in self.reasons()),
             conditions={name: self.with_names(text) for name, text in ledger.conditions().items()},
             padded=self.padded,
             map_after=self.shard_map(),
             cause=root(ledger.codes),
             told=tuple(self.told),
-            stronger=STRONGER if verdict == "unproven" and self.observed.alone is None else "",
         )
 
     # --- one rank only ---
@@ -335,22 +339,29 @@ class Judge:
             return
         ledger.judged.add("preserved")
         sized = seen.built.batch_size is not None or seen.alone.built.batch_size is not None
-        if now != was and not seen.built.split_batches and sized:
+        declared = (seen.alone.built.batch_size, seen.built.batch_size)
+        dealt_out = declared == (was, now) and now * len(seen.rows.rows) == was
+        if dealt_out and seen.built.sharder not in ("fabric", "lightning"):  # which drop a batch sampler
+            ledger.tell("preserved", f"the program divides its batch of {was} by the ranks")
+        elif now != was and not seen.built.split_batches and sized:
             text = f"rank 0's batches hold {plural(now, 'sample')}, those of one process {was}"
             ledger.fail("preserved", text, "batch-size")
 
     # --- the verdict in words and as a picture ---
 
     def with_names(self, text: str) -> str:
-        """A text in which the rows go by their own names."""
+        """A text in which the rows go by their own names; there is no original, but what one process reads."""
         names = names_of(self.seen.rows)
+        text = text.replace("the original", "one process")
         return re.sub(r"\brank (\d+)\b", lambda hit: names.get(int(hit[1]), hit[0]), text) if names else text
 
     def reasons(self) -> tuple[str, ...]:
         seen, ledger = self.seen, self.ledger
         if ledger.failed:
             first = ledger.texts[ledger.codes.index(root(ledger.codes))]
-            return tuple(dict.fromkeys([first, *(texts[0] for texts in ledger.failed.values())]))
+            why = first[: first.find(": ") + 2]  # said once, where several faults have it
+            others = [texts[0] for texts in ledger.failed.values() if texts[0] != first]
+            return (first, *dict.fromkeys(text.removeprefix(why) for text in others))
         if ledger.open:
             return tuple(dict.fromkeys(texts[0] for texts in ledger.open.values()))
         world = len(seen.rows.rows)
@@ -412,6 +423,8 @@ def not_consumed(observed: Observed, seen: Seen) -> list[str]:
     more = [row.name for row in rows.rows if len(row.reader.passes) > rows.passes]
     if more:
         told.append(f"{join(more)} began more passes than the {rows.passes} that are compared")
+    if seen.redrawn:
+        told.append("one process held another subset of as many samples, drawn anew in each run: not compared")
     if seen.stream:
         told.append("the items of a stream are numbered in the order in which they were first seen")
     if any(len(row.ranks) > 1 for row in rows.rows):
@@ -420,8 +433,3 @@ def not_consumed(observed: Observed, seen: Seen) -> list[str]:
     if silent and len(rows.rows) > 1:
         told.append(f"{named(silent)} never read it")
     return told
-
-
-def full_batch(reader: Reader) -> int | None:
-    """The size of a batch that another one follows, so that it is a full one."""
-    return next((len(seen.batches[0]) for seen in reader.passes if len(seen.batches) > 1), None)
