@@ -31,6 +31,11 @@ def shown(d):
     return d.sigmoid() > 0.5
 
 
+def first_is_zero(t):
+    t[0] = 0
+    return None
+
+
 def make_loss():
     return nn.CrossEntropyLoss()
 
@@ -148,6 +153,40 @@ def test_a_criterion_from_a_factory_gives_a_mean() -> None:
 )
 def test_rows_that_are_changed_in_place(before: str, kind: str) -> None:
     assert value("(o == y).sum()", "o = model(x)", before).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        pytest.param(("z = y", "z[0] = 0"), "unknown", id="another name"),
+        pytest.param(("z = y.numpy()", "z[-1] = 3"), "unknown", id="an array of the same memory"),
+        pytest.param(("z = y.numpy()", "z.sort()"), "unknown", id="sorted"),
+        pytest.param(("y.view(-1)[0] = 3",), "unknown", id="a view"),
+        pytest.param(("y.data[0] = 3",), "unknown", id="data"),
+        pytest.param(("y[0].zero_()",), "unknown", id="one sample's row"),
+        pytest.param(("o[0][0] = 99.0",), "unknown", id="an item of an item"),
+        pytest.param(("for t in (y,):", "    t[0] = 3"), "unknown", id="a loop over it"),
+        pytest.param(("y.copy_(y.flip(0))",), "unknown", id="copied over"),
+        pytest.param(("_ = first_is_zero(y)",), "unknown", id="a function of the project"),
+        pytest.param(("if y.sum() > 5:", "    o.neg_()"), "unknown", id="for some batches"),
+        pytest.param(("np.copyto(y.numpy(), 3)",), "unknown", id="a function of numpy"),
+        pytest.param(("z = y", "z -= z.max()"), "unknown", id="augmented"),
+        pytest.param(("z = y", "z[z == 3] = 0"), "sum", id="a mask, by another name"),
+        pytest.param(("z = y.clone()", "z[0] = 0"), "sum", id="a copy"),
+        pytest.param(("z = y + 0", "z[0] = 0"), "sum", id="something new"),
+        pytest.param(("o[:, 0].zero_()",), "sum", id="a column"),
+        pytest.param(("z = y", "z *= 2"), "sum", id="augmented by itself"),
+        pytest.param(("for t in y:", "    t[0] = 3"), "sum", id="each sample's own"),
+    ],
+)
+def test_rows_that_are_changed_by_another_name(before: tuple[str, ...], kind: str) -> None:
+    assert value("(o.argmax(1) == y).sum()", "o = model(x)", *before).kind == kind
+
+
+def test_what_shares_a_batch_that_is_changed() -> None:
+    assert value("(model(batch['x']) == batch['y']).sum()", "batch = {'x': x, 'y': y}").kind == "sum"
+    changed = ("batch = {'x': x, 'y': y}", "batch['y'][0] = 3")
+    assert value("(model(batch['x']) == batch['y']).sum()", *changed).kind == "unknown"
 
 
 def test_a_batch_may_be_filled_by_name() -> None:

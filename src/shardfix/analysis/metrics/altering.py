@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import parameters
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.values import Values
+
+if TYPE_CHECKING:
+    from shardfix.analysis.metrics.values import Values
 
 _CHANGES = frozenset(
     {"append", "extend", "update", "add", "insert", "setdefault", "pop", "add_batch", "put", "put_nowait", "appendleft"}
@@ -51,6 +54,14 @@ def alters(values: Values, call: ast.Call, is_local: Callable[[ast.expr], bool])
         if _changes(module, function, kept, 0):
             return True
     return False
+
+
+def alters_argument(module: Module, call: ast.Call, function: _Function, argument: ast.expr) -> bool:
+    """Whether a function of the project changes, in place, what a call gives it as one argument."""
+    if function.name in (*_MODELS, *_ELSEWHERE):
+        return False
+    parameter = module.parameter_of(function, call, argument)
+    return parameter is not None and _changes(module, function, {parameter.arg}, 0)
 
 
 def changes_within(module: Module, call: ast.Call, is_local: Callable[[ast.expr], bool]) -> bool:
@@ -180,4 +191,4 @@ def _base(node: ast.expr) -> str:
     return root.id if root is not None else ""
 
 
-__all__ = ["alters", "changes_within", "counted_by_a_model", "hooked"]
+__all__ = ["alters", "alters_argument", "changes_within", "counted_by_a_model", "hooked"]

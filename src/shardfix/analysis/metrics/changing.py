@@ -1,14 +1,16 @@
-"""Rows that a loop changes in place after they are made: what that leaves of them."""
+"""Rows that a loop changes in place after they are made, by whatever name: what that leaves of them."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardfix.analysis.code.bindings import Definition
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.metrics.altering import alters_argument
 from shardfix.analysis.metrics.methods import applied
-from shardfix.analysis.metrics.quantities import ROWS, Value, unknown
+from shardfix.analysis.metrics.quantities import ROWS, Value, operated, unknown
 
 if TYPE_CHECKING:
     from shardfix.analysis.metrics.values import Values
@@ -18,47 +20,164 @@ _MOVES = frozenset(
     | {"difference_update", "intersection_update", "subtract", "put", "fill", "itemset", "partition", "resize"}
 )
 _TAKES = frozenset({"pop", "popitem", "setdefault", "popleft"})
+_FILLS = frozenset({"shuffle", "put", "place", "copyto", "putmask", "put_along_axis", "fill_diagonal"})
+_PUTS_IN = frozenset({"copy_", "set_", "resize_", "resize_as_", "swap_"})
 _STORED = ("samples", "constant", "output", "sample")
+# What gives the same memory in another shape or type, or may do.
+_VIEWS = frozenset(
+    {"numpy", "view", "reshape", "squeeze", "unsqueeze", "t", "transpose", "permute", "detach", "cpu", "cuda", "to"}
+    | {"contiguous", "flatten", "ravel", "expand", "expand_as", "view_as", "reshape_as", "select", "narrow", "float"}
+    | {"long", "int", "double", "half", "bool", "type", "type_as", "astype", "get", "pop", "items", "values", "chunk"}
+    | {"split", "unbind", "swapaxes", "diagonal", "as_tensor", "from_numpy", "asarray", "tuple", "list", "iter", "next"}
+    | {"reversed", "zip", "enumerate", "dict", "atleast_1d", "atleast_2d", "tensor_split"}
+)
+_BATCHES = ("batch", "list")
 
 
-def changed(values: Values, made: Definition, value: Value) -> Value:
-    """A value once more, or unknown if a statement changes it so that its rows are no longer those of the samples.
+@dataclass(frozen=True, eq=False, slots=True)
+class _InPlace:
+    """An expression that changes an object in place.
 
     Args:
-        made: the definition that gives the value.
+        object: what is changed, as it is written there.
+        node: the store or call that does it.
     """
-    if made.node not in values.inside or value.kind in ("unknown", "time", "sum", "count", "mean", "part", "step"):
-        return value
-    for reader in values.module.bindings.readers(made):
-        if reader not in values.inside:
+
+    object: ast.expr
+    node: ast.AST
+
+
+def changed_in_place(values: Values) -> dict[ast.AST, ast.AST]:
+    """By the definitions in a loop whose rows are no longer those of the samples, what changes them in place.
+
+    A store or a method that changes each sample by itself, by a mask of rows say, changes nothing of that. Any other
+    leaves nothing that shares memory with what it changes.
+    """
+    found = list(_in_place(values))
+    hidden: dict[ast.AST, ast.AST] = {}
+    while True:
+        probe = values.again(hidden)
+        new = [c for c in found if not _apart(probe, c)]
+        for change in new:
+            found.remove(change)
+            for node in _sharing(values, change.object):
+                hidden.setdefault(node, change.node)
+        if not new or not found:
+            return hidden
+
+
+def _in_place(values: Values) -> Iterator[_InPlace]:
+    """All that is changed in place of what the loop makes itself."""
+    for n in values.inside:
+        for target in _changed_by(values, n):
+            if any(True for _ in _sharing(values, target)):
+                yield _InPlace(target, n)
+
+
+def _changed_by(values: Values, n: ast.AST) -> Iterator[ast.expr]:
+    if (isinstance(n, ast.Subscript) and not isinstance(n.ctx, ast.Load)) or (
+        isinstance(n, ast.Attribute) and n.attr == "data" and not isinstance(n.ctx, ast.Load)
+    ):
+        yield n.value
+    elif isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
+        yield n.target
+    elif isinstance(n, ast.Call):
+        name = last_name(n.func)
+        if isinstance(n.func, ast.Attribute):
+            alone = isinstance(values.module.parents.get(n), ast.Expr)
+            in_place = name.endswith("_") and not name.startswith("_")
+            if in_place or name in _TAKES or (alone and name in _MOVES):
+                yield n.func.value
+        if name in _FILLS:
+            yield from n.args[:1]
+        yield from (k.value for k in n.keywords if k.arg == "out")
+        for function in values.module.called_functions(n, passed=False):
+            for argument in arguments_of(n):
+                if alters_argument(values.module, n, function, argument):
+                    yield argument.value if isinstance(argument, ast.Starred) else argument
+
+
+# -- what shares memory -------------------------------------------------------------------------------------------
+
+
+def _sharing(values: Values, node: ast.expr) -> Iterator[ast.AST]:
+    """The definitions in the loop of what may share memory with an expression."""
+    seen: set[ast.AST] = set()
+    stack: list[ast.AST] = [node]
+    while stack:
+        n = stack.pop()
+        stack.extend(_parts(values, n))
+        if not isinstance(n, (ast.Name, ast.Attribute)):
             continue
-        hidden = _changed(values, reader, value)
-        if hidden is not None:
-            return unknown(hidden)
-    return value
+        for d in values.module.bindings.reaching(n):
+            if d.node in values.inside and d.node not in seen and d.kind != "augmented":
+                seen.add(d.node)
+                yield d.node
+                if d.value is not None and d.statement is not values.loop:
+                    stack.append(d.value)
 
 
-def _changed(values: Values, reader: ast.expr, value: Value) -> ast.AST | None:
-    """What a read of a name does to its value: the statement that is not followed, None where nothing is."""
-    parents = values.module.parents
-    outer = parents.get(reader)
-    if isinstance(outer, ast.Subscript) and outer.value is reader and not isinstance(outer.ctx, ast.Load):
-        return None if _stores_apart(values, outer, value) else outer
-    if isinstance(outer, ast.Call) and last_name(outer.func) == "shuffle" and reader in outer.args:
-        return outer
-    call = parents.get(outer) if isinstance(outer, ast.Attribute) else None
-    if not isinstance(outer, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not outer:
-        return None
-    name = outer.attr
-    alone = isinstance(parents.get(call), ast.Expr)
-    if value.kind in ("batch", "list"):
-        return call if alone and name in ("clear", "popitem", "reverse", "sort", "insert", "remove") else None
-    if name in _TAKES or (alone and name in _MOVES):
-        return call
-    if name.endswith("_") and not name.startswith("_") and value.kind in ROWS:
-        found = applied(values, name, value, call, call.args)
-        return call if found is None or found.kind not in ROWS else None
-    return None
+def _parts(values: Values, node: ast.AST) -> list[ast.expr]:
+    """The parts of an expression whose memory it may share; none where it makes something of its own."""
+    if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.NamedExpr)):
+        return [node.value]
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return list(node.elts)
+    if isinstance(node, ast.Dict):
+        return list(node.values)
+    if isinstance(node, ast.BoolOp):
+        return list(node.values)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+        return [node.elt, *(g.iter for g in node.generators)]
+    if isinstance(node, ast.DictComp):
+        return [node.value, *(g.iter for g in node.generators)]
+    if not isinstance(node, ast.Call):
+        return []
+    name = last_name(node.func)
+    receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    if values.module.called_functions(node, passed=False):
+        return [a for a in arguments_of(node) if isinstance(a, (ast.Name, ast.Attribute, ast.Subscript))]
+    if name in _VIEWS or (receiver and name.endswith("_")):
+        return [*receiver, *(arguments_of(node) if name not in ("to", "get", "view", "reshape") else [])]
+    return []
+
+
+# -- what is changed apart ----------------------------------------------------------------------------------------
+
+
+def _apart(values: Values, change: _InPlace) -> bool:
+    """Whether a change leaves each sample's part to that sample."""
+    value, node = values.of(change.object), change.node
+    if value.kind in ("time", "sum", "count", "mean", "part", "step", "place"):
+        return True
+    if value.kind == "unknown":
+        return False
+    statement = values.module.statement(node)
+    if value.kind not in _BATCHES and values.by_batch(statement) is not None:
+        return False
+    if isinstance(node, ast.Subscript):
+        return _stores_apart(values, node, value)
+    if isinstance(node, ast.AugAssign):
+        return value.kind == "constant" or operated(node.op, value, values.of(node.value)).kind in ROWS
+    if not isinstance(node, ast.Call):
+        return False
+    name = last_name(node.func)
+    if not isinstance(node.func, ast.Attribute) or node.func.value is not change.object:
+        return False  # a function that is given it
+    if value.kind in _BATCHES:
+        alone = isinstance(values.module.parents.get(node), ast.Expr)
+        return not (alone and name in ("clear", "popitem", "reverse", "sort", "insert", "remove"))
+    if name in _TAKES or name in _MOVES:
+        return value.kind == "sample"
+    if name in _PUTS_IN:
+        kinds = {values.of(a).kind for a in arguments_of(node)}
+        return name == "copy_" and kinds <= {"samples", "output", "constant"}
+    if name in ("zero_", "fill_") and all(values.of(a).kind == "constant" for a in node.args):
+        return True
+    found = applied(values, name, value, node, node.args)
+    return value.kind not in ROWS or (found is not None and found.kind in ROWS)
 
 
 def _stores_apart(values: Values, target: ast.Subscript, value: Value) -> bool:
@@ -101,4 +220,4 @@ def _listed(node: ast.expr) -> bool:
     return made or isinstance(node, (ast.List, ast.ListComp))
 
 
-__all__ = ["changed", "is_list"]
+__all__ = ["changed_in_place", "is_list"]

@@ -100,6 +100,8 @@ class _Way:
             return False
         if distributed_test(node) is not None or is_world_size(node):
             return True
+        if isinstance(node, ast.BoolOp):
+            return all(self.alike(v, depth + 1) for v in node.values)
         if is_rank(node) or is_main_test(node):
             return False
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):

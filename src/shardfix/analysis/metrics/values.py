@@ -10,7 +10,7 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of
-from shardfix.analysis.metrics.changing import changed, is_list
+from shardfix.analysis.metrics.changing import changed_in_place, is_list
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
 from shardfix.analysis.metrics.networks import gives_rows
 from shardfix.analysis.metrics.parts import attribute_of, item_of
@@ -45,6 +45,7 @@ class Values:
         loop: the loop over the loader.
         examples: whether the loader gives lists of samples, not collated.
         given: what a function's parameters are.
+        hidden: the definitions whose rows something changes in place, with what does; looked for where it is None.
     """
 
     def __init__(
@@ -56,15 +57,36 @@ class Values:
         examples: bool = False,
         given: Mapping[str, Value] | None = None,
         depth: int = 0,
+        hidden: Mapping[ast.AST, ast.AST] | None = None,
     ) -> None:
         self.module = module
         self.inside = set(ast.walk(inside))
+        self._within, self._hidden = inside, hidden
         self.loop = loop
         self.examples = examples
         self.given = given or {}
         self.depth = depth
         self._known: dict[ast.AST, Value] = {}
         self._open: set[ast.AST] = set()
+
+    def again(self, hidden: Mapping[ast.AST, ast.AST]) -> Values:
+        """The same values, were these definitions changed in place and no others."""
+        return Values(
+            self.module,
+            self._within,
+            self.loop,
+            examples=self.examples,
+            given=self.given,
+            depth=self.depth,
+            hidden=dict(hidden),
+        )
+
+    @property
+    def hidden(self) -> Mapping[ast.AST, ast.AST]:
+        """The definitions whose rows something changes in place, with what does."""
+        if self._hidden is None:
+            self._hidden = changed_in_place(self)
+        return self._hidden
 
     def of(self, node: ast.AST) -> Value:
         """How an expression depends on the batch."""
@@ -146,9 +168,9 @@ class Values:
         definitions = self.module.bindings.reaching(node)
         if not definitions:
             return CONSTANT
-        found = [changed(self, d, self.defined(d)) for d in definitions]
+        found = [self.defined(d) for d in definitions]
         if len(definitions) > 1:
-            hidden = next((t for d in definitions if (t := self._by_batch(d.statement)) is not None), None)
+            hidden = next((t for d in definitions if (t := self.by_batch(d.statement)) is not None), None)
             if hidden is not None:
                 return unknown(hidden)
         if len(found) > 1 and any(v.kind != "constant" for v in found):
@@ -160,7 +182,7 @@ class Values:
             ] or found
         return either(list(found))
 
-    def _by_batch(self, statement: ast.AST) -> ast.expr | None:
+    def by_batch(self, statement: ast.AST) -> ast.expr | None:
         """The condition by which a statement runs only for some batches, as their samples are; None where there is
         none."""
         if statement not in self.inside:
@@ -179,6 +201,8 @@ class Values:
 
     def defined(self, d: Definition) -> Value:
         """What a definition gives."""
+        if d.node in self.inside and d.node in self.hidden:
+            return unknown(self.hidden[d.node])
         if d.kind == "parameter" and d.key in self.given:
             return self.given[d.key]
         if d.node not in self.inside:
@@ -302,9 +326,7 @@ class Values:
         home = self.module.home(function)
         inner = Values(home, function, given=given, depth=self.depth + 1)
         returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and home.function(n) is function]
-        if self._closes_over(home, function) or any(
-            inner._by_batch(r) is not None for r in returns if len(returns) > 1
-        ):
+        if self._closes_over(home, function) or any(inner.by_batch(r) is not None for r in returns if len(returns) > 1):
             return unknown(call)
         values = [inner.of(r.value) for r in returns if r.value is not None]
         if not values or len(values) != len(returns):
