@@ -195,7 +195,7 @@ def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
         same_as_before = set[str]()
         if before is not None and broken(before) is None:
             same_as_before = {fault.code for fault in faults(before, reference)} & {"uneven"}
-        unchanged = untouched(runs, setting)
+        unchanged, meant = untouched(runs, setting), False
         for fault in wrong(recipe, run, reference):
             if unchanged and fault.code != recipe.expect:
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; the edit does not touch that case")
@@ -204,10 +204,11 @@ def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
             elif doubt := doubt_of(recipe, runs, setting, fault):
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; {doubt}")
                 ledger.first_failing = ledger.first_failing or setting
+                meant = meant or fault.condition == "disjoint"
             else:
                 ledger.fail(fault.condition, place(setting) + fault.text, fault.code)
                 ledger.first_failing = ledger.first_failing or setting
-        repeats = repeated(run, reference)
+        repeats = repeated(run, reference) if not meant else 0
         if setting == ragged:
             padded = repeats
         tell_rule(ledger, setting, run, reference, rule, repeats)
@@ -266,6 +267,9 @@ def judge_stop(
 ) -> None:
     """A result that does not run: wrong where the original ran, or where it was to stop raising; else undecided."""
     text = place(setting) + stop.text
+    if setting[1] < setting[0] and "EvaluationError: " in stop.text:  # of `unpadded`, on all ranks alike
+        ledger.tell("same steps", f"{plural(setting[1], 'sample')} on {setting[0]} ranks is an error that says so")
+        return
     ran = before is not None and broken(before) is None
     if before is None and setting[1] < setting[0]:
         alone = runs.alone.get(("after", False, (1, *setting[1:])))

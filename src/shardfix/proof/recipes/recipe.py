@@ -17,6 +17,7 @@ from shardfix.proof.recipes.prepared import accelerator, prepare_steps, seeding,
 from shardfix.proof.recipes.regime import name, tells_regime
 from shardfix.proof.recipes.slice import Slicer, assign
 from shardfix.proof.recipes.told import Told
+from shardfix.proof.recipes.unpadding import FUNCTION, evaluation_prelude, unpadding_steps
 from shardfix.proof.recipes.whitelist import dotted_name, violation
 from shardfix.proof.stop import Stop, Unproven
 
@@ -77,6 +78,10 @@ def recipe(
     if isinstance(sliced_after, Unproven):
         return sliced_after
     parts = [s for s in (sliced_before, sliced_after) if s is not None]
+    trusted = imports is not None and bool(imports.lines)
+    preludes = [imports.prelude] if imports is not None and trusted else []
+    if any(f"{FUNCTION}(" in s.program.build for s in parts):  # it is shardfix's own, which may import what it needs
+        preludes.insert(0, evaluation_prelude())
     first = before or after
     return Recipe(
         site=str(first.location),
@@ -96,8 +101,8 @@ def recipe(
         guards=tuple(dict.fromkeys(text for s in parts for text in s.guards)),
         doubts=doubts,
         worlds=sliced_after.worlds,
-        imports=imports.entries if imports is not None and imports.lines else None,
-        prelude=imports.prelude if imports is not None and imports.lines else "",
+        imports=imports.entries if imports is not None and trusted else () if preludes else None,
+        prelude="\n".join(preludes),
     )
 
 
@@ -161,7 +166,7 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool], imports: Impo
         made = accelerator(site, slicer)
         head += [*seeding(site, slicer, made), assign("accelerator", made)]
     raw = [assign("raw_loader", name("loader"))] if steps else []
-    body = folded([*head, *statements, *raw, *steps])
+    body = folded([*head, *statements, *raw, *steps, *unpadding_steps(site)])
     told = folded(told)
     body = needed(body, reads(told))
     missing = unset(body)

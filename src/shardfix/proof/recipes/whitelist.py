@@ -37,7 +37,7 @@ API = frozenset(
 FUNCTIONS = frozenset(
     {
         *("range", "len", "list", "int", "float", "bool", "min", "max", "sorted", "tuple", "sum", "abs", "round"),
-        *("isinstance", "hasattr", "DATASET", "SHUFFLED", "Accelerator"),
+        *("isinstance", "hasattr", "DATASET", "SHUFFLED", "Accelerator", "unpadded"),
     }
 )
 GIVEN = frozenset(
