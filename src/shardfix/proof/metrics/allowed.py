@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.calling import arguments_given
+from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.proof.metrics.known import Known
-from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, dotted
 
 BUILTINS = frozenset(
@@ -121,6 +124,9 @@ METHODS = FUNCTIONS - {"from_numpy", "tensor", "array", "asarray"} | frozenset(
     }
 )
 MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous", "half", "npu", "xpu"})
+# What a loss is made with, and goes by when it is called.
+_OF_LOSSES = frozenset({"reduction", "ignore_index", "pos_weight", "label_smoothing", "size_average"})
+_PASSED = 4  # functions that a loss is handed through
 DTYPES = frozenset(
     {
         *("float", "float16", "float32", "float64", "double", "half", "bfloat16", "int", "int8", "int16", "int32"),
@@ -145,26 +151,52 @@ def library(known: Known, node: ast.expr, allowed: frozenset[str]) -> ast.expr |
 
 def torch_module(known: Known, function: ast.expr) -> ast.expr | None:
     """``nn.CrossEntropyLoss()``, directly or by the name it was given; with literal settings only."""
-    made: ast.expr | None = function
-    if isinstance(function, ast.Name):
-        found = list(known.module.bindings.reaching(function))
-        one = found[0] if len(found) == 1 else None
-        made = one.value if one is not None and one.kind == "assign" and one.index is None else None
-    elif isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self":
-        cls = known.module.class_of(function)
-        values = known.module.attribute_values(cls, function.attr) if cls is not None else []
-        made = values[0].value if len(values) == 1 else None
-    while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in MOVES:
-        made = made.func.value
+    made = _made(known.module, function, 0)
     if not isinstance(made, ast.Call) or last_name(made.func) not in MODULES:
         return None
-    if not any(q.startswith("torch.nn.") for q in known.module.callee(made)):
+    home = known.module.home(made)
+    if not any(q.startswith("torch.nn.") for q in home.callee(made)):
+        return None
+    if any(_changes_a_loss(n) for other in known.module.fellows for n in ast.walk(other.tree)):
         return None
     given = [*made.args, *(k.value for k in made.keywords)]
     if not all(is_literal(g) for g in given) or any(k.arg is None for k in made.keywords):
-        raise known.stop(f"`{text_of(made)}` is not seen whole", made)
+        return None
     known.importing("torch.nn")
     return call(dotted(f"torch.nn.{last_name(made.func)}"), *made.args, **{k.arg or "": k.value for k in made.keywords})
+
+
+def _made(module: Module, function: ast.expr, depth: int) -> ast.expr | None:
+    """The construction that a name, an attribute of ``self`` or a parameter stands for, where it is one alone."""
+    while isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute) and function.func.attr in MOVES:
+        function = function.func.value
+    if isinstance(function, ast.Call) or depth > _PASSED:
+        return function
+    found: Sequence[Definition] = ()
+    if isinstance(function, ast.Name):
+        found = list(module.bindings.reaching(function))
+    elif isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self":
+        cls = module.class_of(function)
+        found = module.attribute_values(cls, function.attr) if cls is not None else []
+    if len(found) != 1 or found[0].index is not None:
+        return None
+    (d,) = found
+    if d.kind == "assign" and d.value is not None:
+        return _made(module.home(d.value), d.value, depth + 1)
+    if d.kind != "parameter":
+        return None
+    given = [value for _, value in arguments_given(module, d)]
+    values = [_made(module.home(v), v, depth + 1) if v is not None else None for v in given]
+    texts = {ast.unparse(v) if v is not None else "" for v in values}
+    return values[0] if len(texts) == 1 and values else None
+
+
+def _changes_a_loss(n: ast.AST) -> bool:
+    """``criterion.reduction = "sum"``: what is called is no longer as it was made."""
+    if not isinstance(n, ast.Attribute) or not isinstance(n.ctx, ast.Store) or ast.unparse(n.value) == "self":
+        return False
+    named = any(word in last_name(n.value).lower() for word in ("loss", "crit"))
+    return n.attr in _OF_LOSSES or (n.attr == "weight" and named)
 
 
 def is_literal(node: ast.expr) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
@@ -14,7 +15,7 @@ from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.sites import Site
 from shardfix.proof.metrics.evaluated import Evaluated, evaluated
 from shardfix.proof.metrics.model import Evaluation, MetricRecipe
-from shardfix.proof.model import StandIn
+from shardfix.proof.model import Group, StandIn
 from shardfix.proof.recipes.choices import Choices, text_of
 from shardfix.proof.recipes.recipe import Sliced, group_of, program
 from shardfix.proof.stop import Stop, Unproven
@@ -54,39 +55,62 @@ def metric_recipes(before: Site, after: Site, *, unsafe: bool = True) -> list[Me
             return Unproven(what, before.module.home(one.node).location(one.node))
         collated = before.arguments.value("collate_fn")
         apart = [] if collated is None or examples else [f"`{text_of(collated)}` puts samples together each by itself"]
-        made: list[MetricRecipe] = []
-        for literal in (False, True):
-            try:
-                first = _evaluated(before, one, metric, examples, literal)
-                second = _evaluated(after, other, metric, examples, literal)
-            except Stop as stop:
-                if not literal:
-                    return stop.unproven
-                break
-            if len(first.kept) != len(second.kept):
-                if literal:
-                    break
-                return Unproven(
-                    "what is made of the metric is not found again in the rewritten source", before.location
-                )
-            names = _named(first)
-            stand_ins = {**first.stand_ins, **second.stand_ins}
-            weighted = [name for name, (_, drifts) in zip(names, first.kept, strict=True) if drifts and unsafe]
-            made.append(
-                MetricRecipe(
-                    str(before.location),
-                    Evaluation(built[0], _with_names(first, names)),
-                    Evaluation(built[1], _with_names(second, names)),
-                    tuple(StandIn(text, value) for text, value in stand_ins.items()),
-                    tuple(weighted),
-                    group_of(before, guarded),
-                    tuple(dict.fromkeys((*first.assumed, *second.assumed, *apart))),
-                    first.told,
-                    made[0] if made else None,
-                )
-            )
-        found.append(made[-1])
+        common = (str(before.location), built, group_of(before, guarded), unsafe, tuple(apart))
+        sides = ((before, one), (after, other))
+        try:
+            rows: MetricRecipe | Stop = _recipe(sides, metric, examples, *common, rows=True)
+        except Stop as stop:
+            rows = stop
+        try:
+            replaced: MetricRecipe | Stop = _recipe(sides, metric, examples, *common, rows=False)
+        except Stop as stop:
+            replaced = stop
+        if isinstance(rows, MetricRecipe):
+            otherwise = replaced if isinstance(replaced, MetricRecipe) else None
+            found.append(replace(rows, otherwise=otherwise))
+        elif isinstance(replaced, MetricRecipe):
+            why = f"the loop is not run as it is written: {rows.unproven}"
+            found.append(replace(replaced, assumed=(why, *replaced.assumed)))
+        else:
+            return rows.unproven
     return found
+
+
+def _recipe(
+    sides: Sequence[tuple[Site, Use]],
+    metric: Metric,
+    examples: bool,
+    site: str,
+    built: Sequence[str],
+    group: Group,
+    unsafe: bool,
+    apart: tuple[str, ...],
+    *,
+    rows: bool,
+) -> MetricRecipe:
+    """The recipe of one loop.
+
+    Raises:
+        Stop: something of it is not understood.
+    """
+    first, second = (_evaluated(side, use, metric, examples, rows) for side, use in sides)
+    if len(first.kept) != len(second.kept):
+        where = sides[0][0].location
+        raise Stop("what is made of the metric is not found again in the rewritten source", where)
+    names = _named(first)
+    stand_ins = {**first.stand_ins, **second.stand_ins}
+    weighted = [name for name, (_, drifts) in zip(names, first.kept, strict=True) if drifts and unsafe]
+    return MetricRecipe(
+        site,
+        Evaluation(built[0], _with_names(first, names)),
+        Evaluation(built[1], _with_names(second, names)),
+        tuple(StandIn(text, value) for text, value in stand_ins.items()),
+        tuple(weighted),
+        group,
+        tuple(dict.fromkeys((*first.assumed, *second.assumed, *apart))),
+        first.told,
+        rows=rows,
+    )
 
 
 def _build(sliced: Sliced) -> str:
@@ -103,7 +127,7 @@ def _loops(site: Site) -> Iterator[Use]:
             yield use
 
 
-def _evaluated(site: Site, use: Use, metric: Metric, examples: bool, literal: bool) -> Evaluated:
+def _evaluated(site: Site, use: Use, metric: Metric, examples: bool, rows: bool) -> Evaluated:
     loop = use.node
     assert isinstance(loop, ast.For)
     module = site.module.home(loop)
@@ -118,7 +142,7 @@ def _evaluated(site: Site, use: Use, metric: Metric, examples: bool, literal: bo
         [a.name for a in metric.accumulators],
         [a.name for a in metric.accumulators if a.kind in _WEIGHTED or a.why],
         examples,
-        literal,
+        rows,
         lambda other: (_written(site, module, other), _dataset(site, module, other)),
     )
 

@@ -19,6 +19,7 @@ from shardfix.proof.metrics.by_stand_ins import by_stand_ins
 from shardfix.proof.metrics.known import Known
 from shardfix.proof.metrics.loop import Elsewhere, Loop
 from shardfix.proof.metrics.onwards import run_callers, run_on
+from shardfix.proof.metrics.pruned import pruned
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name
 from shardfix.proof.recipes.slice import assign
@@ -47,7 +48,7 @@ def evaluated(
     names: Sequence[str],
     weighted: Sequence[str] = (),
     examples: bool = False,
-    literal: bool = False,
+    rows: bool = False,
     elsewhere: Elsewhere = lambda _: ((), ""),
 ) -> Evaluated:
     """The statements of one loop over a loader and of what follows it.
@@ -57,7 +58,7 @@ def evaluated(
         loaders: how the loader is written there; ``dataset``: how its dataset is.
         names: the accumulators, as they are written; ``weighted``: those that add up means over batches or count these.
         examples: whether batches are lists of samples that are not collated.
-        literal: whether the body of the loop is to be run as it is written, on rows.
+        rows: whether the body of the loop is to be run as it is written, on rows.
         elsewhere: how the loader and its dataset are written in another function of the file, by that function.
 
     Raises:
@@ -78,10 +79,7 @@ def evaluated(
         made.known.tracked[ast.unparse(target.elts[0])] = "STEP"
         made.known.weighted.add(ast.unparse(target.elts[0]))
     functions: dict[str, ast.stmt] = {}
-    if literal:
-        body = as_written(made, starts, functions)
-    else:
-        body = by_stand_ins(made)
+    body = as_written(made, starts, functions) if rows else by_stand_ins(made)
     batches = call(name("enumerate"), call(name("BATCHES"), name("loader")))
     step = ast.Tuple([ast.Name("STEP", ast.Store()), ast.Name("BATCH", ast.Store())], ast.Store())
     run: list[ast.stmt] = [ast.For(step, batches, body or [ast.Pass()], [])]
@@ -92,9 +90,11 @@ def evaluated(
     told = run_callers(made, run, returned)
     if outer:  # what an outer loop does not begin anew is gathered over its turns
         run = [ast.For(ast.Name("TURN", ast.Store()), call(name("range"), ast.Constant(2)), run, [])]
-    statements = [*functions.values(), assign("VALUES", ast.Dict([], [])), *starts, *run]
-    text = ast.unparse(ast.fix_missing_locations(ast.Module(statements, [])))
-    assumed = tuple(dict.fromkeys(made.known.assumed))
+    statements = pruned([*functions.values(), assign("VALUES", ast.Dict([], [])), *starts, *run])
+    tree = ast.fix_missing_locations(ast.Module(statements, []))
+    text = ast.unparse(tree)
+    rests = [made.known.resting[n] for n in ast.walk(tree) if n in made.known.resting]
+    assumed = tuple(dict.fromkeys((*made.known.assumed, *rests)))
     kept = tuple(made.after.kept)
     return Evaluated(
         "\n".join([*(f"import {m}" for m in made.known.imports), text]), kept, made.known.stand_ins, assumed, told

@@ -63,7 +63,16 @@ def inlined(literal: Literal, node: ast.Call, kept: Kept) -> ast.expr | None:
     if label not in literal.functions:
         stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         names = stored | {a.arg for a in parameters(function)}
-        inner_known = Known(home, (), "", known.stand_ins, known.assumed, known.imports, {n: n for n in names})
+        inner_known = replace(
+            known,
+            module=home,
+            loaders=(),
+            dataset="",
+            tracked={n: n for n in names},
+            meters={},
+            weighted=set(),
+            local=[],
+        )
         inner = replace(
             literal,
             known=inner_known,

@@ -29,6 +29,8 @@ class Known:
         weighted: what of that goes by the number of batches, or by means over them.
         local: the names that an expression binds itself.
         told_of: the objects that are told of batches in the loop, or called with them, as they are written.
+        resting: what a translated expression rests on, in words; it holds for nothing once that is not run.
+        repeated: all that stands in the loop, and runs once for each batch.
     """
 
     module: Module
@@ -42,6 +44,8 @@ class Known:
     weighted: set[str] = field(default_factory=set)
     local: list[str] = field(default_factory=list)
     told_of: set[str] = field(default_factory=set)
+    resting: dict[ast.AST, str] = field(default_factory=dict)
+    repeated: set[ast.AST] = field(default_factory=set)
 
     def track(self, text: str) -> str:
         """The variable for a name or attribute of the program."""

@@ -219,6 +219,8 @@ class Literal:
                 return call(ast.Attribute(kept, "to", ast.Load()), self.value(types[0])) if types else kept
             if function not in METHODS:
                 raise self.known.stop(f"`.{function}()` can't be run as it is", node)
+            if function == "view" and not any(library(self.known, a, DTYPES) is not None for a in node.args):
+                function = "reshape"  # older torch gave contiguous rows where a newer one does not
             return self._kept(ast.Attribute(self.value(receiver), function, ast.Load()), node)
         if isinstance(receiver, ast.Constant) and function in ("join", "format"):
             return self._kept(ast.Attribute(receiver, function, ast.Load()), node)

@@ -49,7 +49,7 @@ class Loop:
         self.after = Afterwards(self.known, self.outside)
         gathering = Gathering(self.module, self.node, self.values)
         self.writes = [w for w in gathering.writes if w.name in self.names]
-        self.inside = set(ast.walk(self.node))
+        self.inside = self.known.repeated = set(ast.walk(self.node))
 
 
 def text_of_statement(statement: ast.stmt) -> str:

@@ -29,8 +29,9 @@ class MetricRecipe:
     ``weighted`` names the values that are told to be means over batches: where the last batch is ragged, one process
     weighs it like a full one, and several ranks have other batches. Only a change that is offered as unsafe for that
     reason has any. ``group``: see ``Recipe``. ``assumed`` is what the values hold only by, in words: with any of it
-    nothing is proven. ``told`` is what was not run. ``otherwise`` is the recipe with more stand-ins, where this one
-    runs the loop as it is written: on rows that may not have the shape that its program needs.
+    nothing is proven. ``told`` is what was not run. ``rows``: the loop is run as it is written, on rows that stand for
+    a batch and for what a model gives; ``otherwise`` is then the recipe with stand-ins for its sums, for rows may not
+    have the shape that its program needs.
     """
 
     site: str
@@ -41,6 +42,7 @@ class MetricRecipe:
     group: Group = "optional"
     assumed: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    rows: bool = False
     otherwise: MetricRecipe | None = None
 
 

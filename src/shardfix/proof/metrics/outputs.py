@@ -46,8 +46,6 @@ class Outputs:
             node.func
         )
         model = bool(self.known.module.instances(node.func)) or not known
-        if (known and not (model and kind == "output")) or from_library:
-            self.known.assumed.append(f"`{text_of(node)}` gives {TAKEN.get(kind, TAKEN['output'])}")
         given = [value(a) for a in node.args]
         keywords = [ast.keyword(k.arg, value(k.value)) for k in node.keywords]
         stand_in = {"mean": "MEAN_OF", "sum": "SUM_OF", "output": "MODEL", "samples": "MODEL"}.get(kind)
@@ -56,7 +54,10 @@ class Outputs:
         if stand_in is None:
             raise self.known.stop(f"what `{text_of(node)}` gives is not known", node)
         self.known.stand_ins[text_of(node)] = TAKEN[kind]
-        return ast.Call(name(stand_in), [ast.Constant(words), *given], keywords)
+        made = ast.Call(name(stand_in), [ast.Constant(words), *given], keywords)
+        if (known and not (model and kind == "output")) or from_library or stand_in != "MODEL":
+            self.known.resting[made] = f"`{text_of(node)}` gives {TAKEN[kind]}"
+        return made
 
     def holds(self, node: ast.expr) -> bool:
         """Whether an expression is what a model gives, as a whole."""

@@ -20,7 +20,8 @@ for _shape in range(len(SHAPES)):
     SHAPE[0] = _shape
     try:
         exec(compile({text!r}, "<evaluation>", "exec"), globals())
-    except Exception:
+    except Exception as _error:
+        __value__ = __value__ or f"{{type(_error).__name__}}: {{_error}}"
         continue
     __value__ = _shape
     break
@@ -67,23 +68,36 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
 
 def _fitting(recipes: Sequence[MetricRecipe], prelude: str, verifier: Verifier) -> list[MetricRecipe]:
     """The recipes that run a loop as it is written, on rows of the first shape with which it runs; else the others."""
-    literal = [number for number, recipe in enumerate(recipes) if recipe.otherwise is not None]
+    literal = [number for number, recipe in enumerate(recipes) if recipe.rows]
     ways = [(number, grouped) for number in literal for grouped in _ways(recipes[number])]
     cells = [
         _cell(prelude, recipes[number].before, _FITS.format(text=recipes[number].before.evaluate), 1, grouped, _PROBE)
         for number, grouped in ways
     ]
     shapes: dict[int, int] = {}
+    errors: dict[int, str] = {}
     for (number, _), ranks in zip(ways, _answers(cells, verifier), strict=True):
-        if ranks and ranks[0]["value"] is not None:
-            shapes.setdefault(number, ranks[0]["value"])
-    found = list(recipes)
-    for number in literal:
-        recipe = recipes[number]
-        assert recipe.otherwise is not None
-        shape = shapes.get(number)
-        found[number] = recipe.otherwise if shape is None else _shaped(recipe, f"SHAPE[0] = {shape}\n")
-    return found
+        found = ranks[0]["value"] if ranks else None
+        if isinstance(found, int):
+            shapes.setdefault(number, found)
+        elif ranks:
+            errors.setdefault(number, found or ranks[0]["error"] or ranks[0]["stopped"])
+    return [
+        recipe
+        if not recipe.rows
+        else _shaped(recipe, f"SHAPE[0] = {shapes[number]}\n")
+        if number in shapes
+        else _not_run(recipe, errors.get(number, ""))
+        for number, recipe in enumerate(recipes)
+    ]
+
+
+def _not_run(recipe: MetricRecipe, error: str) -> MetricRecipe:
+    """The recipe with stand-ins for its sums, which prove nothing; the same one where there is none."""
+    if recipe.otherwise is None:
+        return recipe
+    why = f"the loop can't be run as it is written, on rows that stand for a model's: {error}"
+    return replace(recipe.otherwise, assumed=(why, *recipe.otherwise.assumed))
 
 
 def _shaped(recipe: MetricRecipe, first: str) -> MetricRecipe:
