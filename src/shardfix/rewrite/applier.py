@@ -16,13 +16,16 @@ from shardfix.rewrite.edits import (
     DropKeyword,
     DropStatement,
     Edit,
+    GuardStatements,
     InsertStatements,
+    LiftGuard,
     ReplaceExpression,
     SetKeyword,
     Span,
     WrapExpression,
 )
 from shardfix.rewrite.expressions import check_brackets, expression_patches, span_of
+from shardfix.rewrite.guards import guard_patches, lifted_patch
 from shardfix.rewrite.imports import edit_import, place_imports, unused_imports
 from shardfix.rewrite.layout import NEWLINE, EditError, Layout, read_layout
 from shardfix.rewrite.patches import Patch, splice
@@ -88,14 +91,22 @@ def _patches(tree: Tree, edits: Sequence[Edit]) -> list[Patch]:
     ]
     expressions = expression_patches(layout, standing)
     check_brackets(layout, [edit for edit in standing if isinstance(edit, ReplaceExpression)])
+    guards = [edit for edit in edits if isinstance(edit, GuardStatements)]
+    lifts = [edit for edit in edits if isinstance(edit, LiftGuard)]
+    around = guard_patches(tree, guards, lifts) if guards or lifts else []
+
+    def placed(drops: Sequence[Statement], lines: Sequence[InsertStatements]) -> list[Patch]:
+        # What is put in before a statement goes above the condition that comes to stand around it.
+        return [*(lifted_patch(tree, lifts, patch) for patch in edit_statements(tree, drops, lines)), *around]
+
     leaving = [edit.name for edit in edits if isinstance(edit, DropImport)]
     coming = [edit for edit in edits if isinstance(edit, AddImport)]
     if not leaving and not coming:
-        return _in_order(layout, [*expressions, *edit_statements(tree, dropped, inserts)])
+        return _in_order(layout, [*expressions, *placed(dropped, inserts)])
 
     gone: dict[int, tuple[Statement, set[str]]] = {}
     if leaving and basename(layout.path.replace("\\", "/")) != "__init__.py":
-        interim = splice(layout.text, _in_order(layout, [*expressions, *edit_statements(tree, dropped, inserts)]))
+        interim = splice(layout.text, _in_order(layout, [*expressions, *placed(dropped, inserts)]))
         try:
             module = parse(interim)
         except ValueError as error:
@@ -114,7 +125,7 @@ def _patches(tree: Tree, edits: Sequence[Edit]) -> list[Patch]:
     for statement, name in extended:
         changed.setdefault(id(statement), _ImportChange(statement)).added.append(name)
     patches = [*expressions, *(_change_import(layout, change) for change in changed.values())]
-    patches += edit_statements(tree, [*dropped, *whole], [*inserts, *new_lines])
+    patches += placed([*dropped, *whole], [*inserts, *new_lines])
     if top:
         patches.append(Patch(Span(len(layout.text), len(layout.text)), top))
     return _in_order(layout, patches)

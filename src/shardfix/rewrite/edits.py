@@ -85,6 +85,24 @@ class InsertStatements:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardStatements:
+    """Put a run of statements of one block under ``if test:``; comments right above the first come along."""
+
+    path: str
+    first: Span
+    last: Span
+    test: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiftGuard:
+    """Take an ``if`` that has no other branch away from around its body, which moves out by one level."""
+
+    path: str
+    statement: Span
+
+
+@dataclass(frozen=True, slots=True)
 class AddImport:
     """Bind a name at module level by ``from module import name`` (``import module`` where name is empty).
 
@@ -123,6 +141,8 @@ Edit = (
     | WrapExpression
     | DropStatement
     | InsertStatements
+    | GuardStatements
+    | LiftGuard
     | AddImport
     | DropImport
     | CreateFile

@@ -1,0 +1,155 @@
+"""Put statements under a condition, and take an ``if`` away from around its body: lines move in or out by one level."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from shardfix.rewrite.blocks import Block, Statement, Tree, unit
+from shardfix.rewrite.edits import GuardStatements, LiftGuard, Span
+from shardfix.rewrite.layout import Layout
+from shardfix.rewrite.patches import Patch
+
+
+def guard_patches(tree: Tree, guards: Sequence[GuardStatements], lifts: Sequence[LiftGuard]) -> list[Patch]:
+    """The patches that put statements under conditions and take conditions away.
+
+    Raises:
+        EditError: statements that share a line, an ``if`` that has another branch, or a comment that has no place left.
+    """
+    layout = tree.layout
+    levels: dict[int, int] = {}
+    steps: dict[int, str] = {}
+    patches: list[Patch] = []
+    for lift in lifts:
+        outer = tree.statement(lift.statement)
+        body = _body_of(tree, outer)
+        if body.is_one_line:
+            patches.append(Patch(Span(outer.span.start, body.statements[0].span.start), ""))
+            continue
+        header = _header(layout, outer, body)
+        patches.append(Patch(Span(layout.starts[header[0]], _start(layout, header[1])), ""))
+        _shift(layout, range(header[1], _last(body) + 1), -1, _step(tree, outer, body), levels, steps)
+    for guard in guards:
+        first, last = tree.statement(guard.first), tree.statement(guard.last)
+        block = first.block
+        if last.block is not block or last.index < first.index:
+            layout.fail(guard.first.start, "the statements to put under a condition are not in one block")
+        if any(block.is_joined(i) for i in range(first.index, last.index + 2)) or block.is_one_line:
+            layout.fail(guard.first.start, "a statement that is to stand under a condition shares its line")
+        top = _with_comments(layout, first)
+        _shift(layout, range(top, _below(layout, last)), 1, unit(layout, first), levels, steps)
+        lifted = any(_covers(lift.statement, first.span) for lift in lifts)
+        margin = layout.indent(layout.line_of(first.span.start))
+        if lifted:
+            margin = margin.removesuffix(unit(layout, block.owner))
+        header_line = f"{margin}if {guard.test}:{layout.newline(top)}"
+        patches.append(Patch(Span(layout.starts[top], layout.starts[top]), header_line))
+    inside = _within_strings(tree)
+    for line, level in levels.items():
+        if not level or layout.is_blank(line) or line in inside:
+            continue
+        start, step = layout.starts[line], steps[line]
+        if level > 0:
+            patches.append(Patch(Span(start, start), step * level))
+            continue
+        if not layout.line(line).startswith(step):
+            layout.fail(start, "a line here is not indented like the rest of its block")
+        patches.append(Patch(Span(start, start + len(step)), ""))
+    return patches
+
+
+def lifted_patch(tree: Tree, lifts: Sequence[LiftGuard], patch: Patch) -> Patch:
+    """A patch that puts lines into the body of an ``if`` that is taken away, with those lines out by one level."""
+    for lift in lifts:
+        outer = tree.statement(lift.statement)
+        body = _body_of(tree, outer)
+        end = tree.layout.line_span(_last(body)).end
+        if patch.span.start != patch.span.end or not outer.span.start < patch.span.start <= end or body.is_one_line:
+            continue
+        lines = patch.text.splitlines(keepends=True)
+        if not lines or not all(line.startswith(body.indent) for line in lines):
+            continue
+        step = _step(tree, outer, body)
+        patch = Patch(patch.span, "".join(line.removeprefix(step) for line in lines))
+    return patch
+
+
+def _body_of(tree: Tree, outer: Statement) -> Block:
+    node = outer.node
+    elif_ = tree.layout.text.startswith("elif", outer.span.start)
+    body = tree.body(outer)
+    if not isinstance(node, ast.If) or node.orelse or elif_ or body is None:
+        tree.layout.fail(outer.span.start, "only an `if` without another branch can be taken away")
+    return body
+
+
+def _header(layout: Layout, outer: Statement, body: Block) -> tuple[int, int]:
+    """The lines of the condition: the first, and the first that is no longer of it."""
+    first, inner = layout.line_of(outer.span.start), layout.line_of(body.statements[0].span.start)
+    assert isinstance(outer.node, ast.If)
+    test_end = layout.offset(outer.node.test.end_lineno or 1, outer.node.test.end_col_offset or 0)
+    colon = layout.text.index(":", test_end)
+    after = layout.line_of(colon) + 1
+    if layout.comments_in(outer.span.start, layout.line_span(after - 1).end):
+        layout.fail(outer.span.start, "a comment beside the condition has no other place to go; move it by hand")
+    return first, min(after, inner)
+
+
+def _start(layout: Layout, line: int) -> int:
+    return layout.starts[line] if line < len(layout.starts) else len(layout.text)
+
+
+def _last(body: Block) -> int:
+    """The last line of a block, the comments at its end included."""
+    return _below(body.layout, body.statements[-1]) - 1
+
+
+def _below(layout: Layout, statement: Statement) -> int:
+    """The line after a statement and the comments in its own block behind it."""
+    line = layout.line_of(statement.span.end) + 1
+    margin, look = len(statement.block.indent), line
+    last = statement.index == len(statement.block.statements) - 1
+    while look < len(layout.starts) and (layout.is_blank(look) or layout.is_comment(look)):
+        if layout.is_comment(look):
+            deep = len(layout.indent(look))
+            if deep < margin or (deep == margin and not (last and statement.block.owner is not None)):
+                break
+            line = look + 1
+        look += 1
+    return line
+
+
+def _with_comments(layout: Layout, statement: Statement) -> int:
+    """The first line of a statement with the comments right above it."""
+    line = layout.line_of(statement.span.start)
+    while line > 0 and layout.is_comment(line - 1) and layout.indent(line - 1) == statement.block.indent:
+        line -= 1
+    return line
+
+
+def _step(tree: Tree, outer: Statement, body: Block) -> str:
+    return body.indent.removeprefix(outer.block.indent) or unit(tree.layout, outer)
+
+
+def _shift(layout: Layout, lines: range, by: int, step: str, levels: dict[int, int], steps: dict[int, str]) -> None:
+    for line in lines:
+        levels[line] = levels.get(line, 0) + by
+        if levels[line] and steps.setdefault(line, step) != step:
+            layout.fail(layout.starts[line], "blocks here are indented in different ways")
+
+
+def _within_strings(tree: Tree) -> set[int]:
+    """The lines that begin inside of a text, which must stay as they are; not those between texts that are joined."""
+    found: set[int] = set()
+    for node in ast.walk(tree.module):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))):
+            lines = range(node.lineno, node.end_lineno or node.lineno)
+            text = "".join(tree.layout.line(line) for line in (*lines, node.lineno - 1)) if lines else ""
+            if '"""' in text or "'''" in text or "\\\n" in text:
+                found.update(lines)
+    return found
+
+
+def _covers(outer: Span, inner: Span) -> bool:
+    return outer.start < inner.start and inner.end <= outer.end

@@ -1,0 +1,124 @@
+"""Statements come under a condition, and out of one, line by line: what is inside of texts stays as it is."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from shardfix.rewrite.applier import EditError, apply
+from shardfix.rewrite.blocks import read_tree
+from shardfix.rewrite.edits import Edit, GuardStatements, InsertStatements, LiftGuard, ReplaceExpression, Span
+from shardfix.rewrite.layout import read_layout
+
+
+def span(text: str, line: int) -> Span:
+    """The statement that begins on a line (from 1)."""
+    tree = read_tree(read_layout("p.py", text))
+    return next(s.span for s in tree.by_span.values() if s.node.lineno == line)
+
+
+def edited(text: str, *edits: Edit) -> str:
+    return apply(text, edits, path="p.py").text
+
+
+BODY = (
+    "def f():\n"
+    "    # why\n"
+    "    if rank == 0:\n"
+    "        # said first\n"
+    "        print('''\n"
+    "  a''')\n"
+    "        n = count(\n"
+    "            x,\n"
+    "\n"
+    "            y)\n"
+    "        print(n)\n"
+    "\n"
+    "        save(n)\n"
+    "        # done\n"
+    "    go()\n"
+)
+
+
+def guard(text: str, first: int, last: int) -> GuardStatements:
+    return GuardStatements("p.py", span(text, first), span(text, last), "rank == 0")
+
+
+def test_a_condition_goes_and_comes_back_around_what_stays_under_it() -> None:
+    lift = LiftGuard("p.py", span(BODY, 3))
+    more = InsertStatements("p.py", span(BODY, 7), "after", ("n = both(n)", "if n:", "    go()"))
+    assert edited(BODY, lift, guard(BODY, 5, 5), guard(BODY, 11, 13), more) == (
+        "def f():\n"
+        "    # why\n"
+        "    if rank == 0:\n"
+        "        # said first\n"
+        "        print('''\n"
+        "  a''')\n"
+        "    n = count(\n"
+        "        x,\n"
+        "\n"
+        "        y)\n"
+        "    n = both(n)\n"
+        "    if n:\n"
+        "        go()\n"
+        "    if rank == 0:\n"
+        "        print(n)\n"
+        "\n"
+        "        save(n)\n"
+        "        # done\n"
+        "    go()\n"
+    )
+
+
+def test_statements_come_under_a_condition_with_the_comments_above_them() -> None:
+    other = ReplaceExpression("p.py", Span(BODY.index("rank == 0"), BODY.index(":\n        # said")), "x")
+    result = edited(BODY, guard(BODY, 5, 5), other)
+    assert result.splitlines()[2:8] == [
+        "    if x:",
+        "        if rank == 0:",
+        "            # said first",
+        "            print('''",
+        "  a''')",
+        "        n = count(",
+    ]
+
+
+def test_tabs_and_carriage_returns_stay() -> None:
+    text = "if rank == 0:\r\n\tn = f()\r\n\tprint(n)\r\n"
+    result = edited(text, LiftGuard("p.py", span(text, 1)), guard(text, 3, 3))
+    assert result == "n = f()\r\nif rank == 0:\r\n\tprint(n)\r\n"
+
+
+def test_a_statement_on_the_line_of_the_condition_stays_on_that_line() -> None:
+    text = "if rank == 0: n = f()\n"
+    assert edited(text, LiftGuard("p.py", Span(0, len(text) - 1))) == "n = f()\n"
+
+
+def test_lines_without_a_newline_at_the_end_of_the_file() -> None:
+    text = "if rank == 0:\n    f()\n    print(1)"
+    lift = LiftGuard("p.py", Span(0, len(text)))
+    assert edited(text, lift, guard(text, 3, 3)) == "f()\nif rank == 0:\n    print(1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("if a:\n    f()\nelse:\n    g()\n", "only an `if` without another branch", id="else"),
+        pytest.param("if a:  # why\n    f()\n", "a comment beside the condition", id="comment"),
+    ],
+)
+def test_what_has_another_branch_or_a_comment_of_its_own_is_left(text: str, why: str) -> None:
+    with pytest.raises(EditError, match=why):
+        edited(text, LiftGuard("p.py", Span(0, len(text) - 1)))
+
+
+def test_a_statement_that_shares_its_line_is_not_put_under_a_condition() -> None:
+    text = "f(); g()\n"
+    with pytest.raises(EditError, match="shares its line"):
+        edited(text, GuardStatements("p.py", Span(0, 3), Span(0, 3), "a"))
+
+
+def test_the_results_parse() -> None:
+    lift = LiftGuard("p.py", span(BODY, 3))
+    ast.parse(edited(BODY, lift, guard(BODY, 11, 11)))
