@@ -118,7 +118,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess
     (root / "data.py").write_text(DATA)
     (root / "tests").mkdir()
     (root / "tests" / "test_loaders.py").write_text(TESTS)
-    return pytest_in(root, "tests", "-v", "-n", "2", "-W", "error", "--strict-markers")
+    drawn = f"--sharding-pictures={root / 'pictures'}"
+    return pytest_in(root, "tests", "-v", "-n", "2", "-W", "error", "--strict-markers", drawn)
 
 
 def pytest_in(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -165,6 +166,16 @@ def test_a_module_named_by_a_string_is_imported_by_each_process(run: subprocess.
 def test_padding_and_what_is_no_loader_fail_with_words(run: subprocess.CompletedProcess[str]) -> None:
     assert "3 ranks: 2 visits of an epoch are padding" in failure(run.stdout, "test_wrong_padding")
     assert "it returns something of type int: no loader to read" in failure(run.stdout, "test_wrong_not_a_loader")
+
+
+def test_what_fails_is_drawn_where_the_session_is_asked_to(run: subprocess.CompletedProcess[str]) -> None:
+    folder = Path(run.args[-1].partition("=")[2])  # the option is the last argument
+    function, marked = "tests_test_loaders.py_test_wrong_function.svg", "tests_test_loaders.py_test_wrong_marked.svg"
+    assert f"picture: {folder / function}" in failure(run.stdout, "test_wrong_function")
+    assert f"picture: {folder / marked}" in failure(run.stdout, "test_wrong_marked")
+    assert ">make</text>" in (folder / function).read_text()
+    assert not [path.name for path in folder.iterdir() if "wrong" not in path.name]
+    assert "picture" not in failure(run.stdout, "test_wrong_not_a_loader")
 
 
 def failure(text: str, name: str) -> str:

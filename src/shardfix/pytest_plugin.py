@@ -11,6 +11,8 @@ pytest loads this module at its start, so torch is imported only when a loader i
 from __future__ import annotations
 
 import functools
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -86,7 +88,7 @@ def assert_sharded(
     )
     failing = [proof for proof in proofs if proof.verdict != "proven"]
     if failing:
-        raise AssertionError(message(failing))
+        raise AssertionError(message(failing) + _drawn(failing))
     return proofs[0]
 
 
@@ -167,10 +169,43 @@ def message(proofs: Sequence[Proof], width: int = 100) -> str:
     return "\n\n".join(blocks)
 
 
+def _drawn(proofs: Sequence[Proof]) -> str:
+    """Draw the loaders of a failing test where the session was asked to; the line that says where."""
+    from shardfix.proof.sheet import pictures_of, sheet_svg
+
+    pictures = pictures_of(proofs)
+    if _folder is None or not pictures:
+        return ""
+    from shardfix.cli.output import OutputError, write_file
+
+    test = os.environ.get("PYTEST_CURRENT_TEST", proofs[0].site).rpartition(" (")[0] or proofs[0].site
+    file = _folder / (re.sub(r"[^\w.-]+", "_", test)[-150:].strip("_") + ".svg")
+    try:
+        _folder.mkdir(parents=True, exist_ok=True)
+        write_file(sheet_svg(pictures).encode() + b"\n", str(file), "the picture")
+    except (OSError, OutputError) as error:
+        return f"\n\nno picture: {error}"
+    return f"\n\npicture: {file}"
+
+
 # --- for pytest ---
+
+_OPTION = "--sharding-pictures"
+_folder: Path | None = None  # where this session draws what fails
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("shardfix").addoption(
+        _OPTION,
+        metavar="DIR",
+        help="Draw who reads what of each loader that fails assert_sharded, as an SVG file a test in this folder.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    global _folder
+    given = config.getoption(_OPTION)
+    _folder = Path(given).absolute() if given else None
     config.addinivalue_line(
         "markers",
         "sharded(**options): the test returns a loader, which is built in several processes and must give each its "

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-from shardfix.proof.model import ShardMap
-from shardfix.proof.svg import shard_map_svg
+from shardfix.proof.model import Proof, ShardMap
+from shardfix.proof.sheet import pictures_of, sheet_svg
+from shardfix.proof.svg import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 EIGHT = tuple(range(8))
 UNSHARDED = ShardMap(2, 8, ((EIGHT,), (EIGHT,)), EIGHT)
 RIGHT = ShardMap(2, 8, (((0, 2, 4, 6),), ((1, 3, 5, 7),)), EIGHT)
+
+
+def shard_map_svg(before: ShardMap | None, after: ShardMap | None, title: str) -> str:
+    return sheet_svg([Picture(title, before, after)])
 
 
 def words(picture: str) -> list[str]:
@@ -72,7 +77,7 @@ def test_it_needs_nothing_from_elsewhere_and_leaves_a_page_around_it_alone() -> 
     style = re.search(r"<style>(.*?)</style>", picture, re.DOTALL)
     assert style is not None
     rules = [line for line in style[1].strip().splitlines() if not line.startswith(("@", "}"))]
-    assert all(rule.startswith(f"#{mark} ") for rule in rules)
+    assert all(part.startswith(f"#{mark} ") for rule in rules for part in rule.partition("{")[0].split(", "))
     other = ET.fromstring(shard_map_svg(None, RIGHT, "eval.py:9")).get("id")
     assert mark != other
 
@@ -115,3 +120,30 @@ def test_a_large_set_says_what_part_is_read_twice_or_never() -> None:
     assert 140 <= len(bars) <= 150  # a bar for each of the stretches: the first half is read twice, the second missed
     fine = shard_map_svg(None, ShardMap(1, size, ((tuple(range(size)),),), tuple(range(size))), "")
     assert "together" in words(fine)
+
+
+def test_many_loaders_stand_below_one_another_each_with_its_verdict_and_why() -> None:
+    proofs = [
+        Proof("a.py:1", "refuted", ("every rank reads all 8 samples",), {}, cause="unsharded", map_after=UNSHARDED),
+        Proof("b.py:2", "unproven", ("it was never read",), {}),
+        Proof(
+            "c.py:3", "proven", ("2 ranks read every one of 8 samples once",), {}, map_after=RIGHT, told=("read twice",)
+        ),
+    ]
+    sheet = sheet_svg(pictures_of(proofs))
+    root = ET.fromstring(sheet)
+    papers = [element for element in root.iter(f"{SVG}rect") if element.get("class") == "paper"]
+    tops = [float(paper.get("y", 0)) for paper in papers]
+    ends = [top + float(paper.get("height", 0)) for top, paper in zip(tops, papers, strict=True)]
+    assert 44 < ends[0] < tops[1] < ends[1] <= float(root.get("height", 0))
+    said = [word for word in words(sheet) if not word.isdigit()]
+    assert said[:4] == [
+        "2 loaders: 1 proven, 1 refuted",
+        "a.py:1",
+        "refuted: unsharded",
+        "every rank reads all 8 samples",
+    ]
+    second = said.index("c.py:3")
+    assert said[second : second + 4] == ["c.py:3", "proven", "read twice", "2 ranks read every one of 8 samples once"]
+    assert len(set(re.findall(r'id="([^"]+)"', sheet))) == len(re.findall(r'id="[^"]+"', sheet))
+    assert sheet_svg(pictures_of(proofs[1:2])) == ""

@@ -61,6 +61,7 @@ def verify(
     nproc: int,
     timeout: float,
     maps: str,
+    svg: str | None,
     checklist: bool | None,
     form: str,
 ) -> int:
@@ -68,6 +69,7 @@ def verify(
 
     Raises FactoryError for what is no factory or can't be called so, VerifierError where the ranks can't be started.
     """
+    from shardfix.cli.output import draw_svg
     from shardfix.proof.running.factory import Asked, Call, prove_factories
     from shardfix.report.terminal import emit, width_of
     from shardfix.report.watched import watched_json, watched_page
@@ -91,6 +93,8 @@ def verify(
     else:
         page = watched_page(proofs, maps=cast("Maps", maps), width=width_of(sys.stdout), checklist=checklist)
         emit(page, sys.stdout)
+    if svg is not None:
+        draw_svg(proofs, svg, sys.stderr if form == "json" else sys.stdout)
     verdicts = {proof.verdict for proof in proofs}
     return (_REFUTED if "refuted" in verdicts else 0) | (_UNPROVEN if "unproven" in verdicts else 0)
 

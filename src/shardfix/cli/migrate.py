@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 @options.proof
 @options.import_project
 @options.maps
+@options.svg
 @options.strict
 @options.text_or_json
 @click.pass_context
@@ -64,6 +65,7 @@ def command(
     timeout: float,
     import_project: bool,
     maps: str,
+    svg: str | None,
     strict: bool,
     form: str,
 ) -> None:
@@ -75,7 +77,7 @@ def command(
     if form == "json" and (diff or patch_file == "-"):
         raise click.UsageError("--format json and a diff both go to standard output; use --patch FILE")
     from shardfix import engine
-    from shardfix.cli.output import print_json, print_pages, write_patch
+    from shardfix.cli.output import draw_svg, print_json, print_pages, write_patch
     from shardfix.cli.projects import each_project
     from shardfix.config import Asked
     from shardfix.report.catalogue import titles
@@ -109,16 +111,19 @@ def command(
         write_patch(b"".join(map(patch, results)), patch_file)
     if on_stdout:
         emit_diff(b"".join(map(patch, results)), sys.stdout)
+    stream = sys.stderr if on_stdout else sys.stdout
     if form == "json":
         print_json(results)
     else:
-        stream = sys.stderr if on_stdout else sys.stdout
         names = titles()
 
         def page(result: RunResult) -> Page:
             return migrate_page(result, names, dry=dry, maps=cast("Maps", maps), width=width_of(stream))
 
         print_pages(results, page, stream)
+    if svg is not None:
+        proofs = [proof for result in results for proof in result.proofs]
+        draw_svg(proofs, svg, sys.stderr if form == "json" else stream)
     code = 0
     for result in results:
         code |= exit_of_migrate(result, check=check or diff, strict=strict, require_proof=require_proof)

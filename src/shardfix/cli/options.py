@@ -159,6 +159,15 @@ def maps(command: _Command) -> _Command:
     )(command)
 
 
+def svg(command: _Command) -> _Command:
+    return click.option(
+        "--svg",
+        callback=_svg_file,
+        metavar="FILE",
+        help="Also draw who reads what of every loader that was run into one SVG file, light and dark.",
+    )(command)
+
+
 def checklist(command: _Command) -> _Command:
     return click.option(
         "--checklist/--no-checklist",
@@ -181,6 +190,18 @@ def text_or_json(command: _Command) -> _Command:
 
 def verify_word(verify: bool | None) -> Verify:
     return "auto" if verify is None else "yes" if verify else "no"
+
+
+def _svg_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A file that may be written, known before the loaders are run; nothing but a picture is overwritten."""
+    if value is None:
+        return None
+    path = Path(value)
+    if path.suffix.lower() != ".svg" or path.is_dir():
+        raise click.BadParameter(f"{value}: name a file that ends in .svg", ctx, param)
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"{value}: there is no folder {path.parent}", ctx, param)
+    return value
 
 
 def _separated(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -94,10 +94,12 @@ def verify(
     nproc: int,
     timeout: float,
     maps: str,
+    svg: str | None,
     checklist: bool | None,
     form: str,
 ) -> int:
     """Watch a script, print what its loaders read and how its ranks ended; the exit code."""
+    from shardfix.cli.output import draw_svg
     from shardfix.proof.judging.endings import judge_run
     from shardfix.proof.running.launch import torch_available
     from shardfix.proof.watching.watch import Program, watch
@@ -146,6 +148,8 @@ def verify(
         for note in run.notes:
             page.line(f"note: {note}")
         emit(page, sys.stdout)
+    if svg is not None:
+        draw_svg(proofs, svg, sys.stderr if form == "json" else sys.stdout)
     if verdict.cause and not verbose:
         _show_last(run)
     verdicts = {verdict.verdict, *(proof.verdict for proof in proofs)}

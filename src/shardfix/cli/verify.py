@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @options.proof
 @options.import_project
 @options.maps
+@options.svg
 @options.checklist
 @options.text_or_json
 @click.pass_context
@@ -47,6 +48,7 @@ def command(
     timeout: float,
     import_project: bool,
     maps: str,
+    svg: str | None,
     checklist: bool | None,
     form: str,
 ) -> None:
@@ -70,6 +72,7 @@ def command(
             nproc=nproc,
             timeout=timeout,
             maps=maps,
+            svg=svg,
             checklist=checklist,
             form=form,
         )
@@ -86,12 +89,13 @@ def command(
             nproc=nproc,
             timeout=timeout,
             maps=maps,
+            svg=svg,
             checklist=checklist,
             form=form,
         )
         ctx.exit(code)
     from shardfix import engine
-    from shardfix.cli.output import print_json, print_pages
+    from shardfix.cli.output import draw_svg, print_json, print_pages
     from shardfix.cli.projects import each_project
     from shardfix.config import Asked
     from shardfix.report.summary import exit_of_verify
@@ -112,6 +116,9 @@ def command(
             return verify_page(result, maps=cast("Maps", maps), width=width_of(sys.stdout), checklist=checklist)
 
         print_pages(results, page, sys.stdout)
+    if svg is not None:
+        proofs = [proof for result in results for proof in result.proofs]
+        draw_svg(proofs, svg, sys.stderr if form == "json" else sys.stdout)
     code = 0
     for result in results:
         code |= exit_of_verify(result)

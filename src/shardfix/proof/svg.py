@@ -1,8 +1,7 @@
-"""Draw shard maps as one SVG picture that stands alone: no script, no font, light and dark, read aloud by its text."""
+"""Draw the shard maps of one loader as elements of an SVG picture: rows of ranks, a legend, and all of it in words."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import textwrap
 from collections.abc import Sequence
@@ -22,31 +21,26 @@ LETTERS = 112  # of a line of words
 OF_RANKS = ("#3b6fd4", "#e0952b", "#2a9d78", "#a05bd0", "#1f9bb8", "#86a51f", "#cf5a9b", "#8a7b6a")
 LIGHT = {"#e0952b", "#2a9d78", "#1f9bb8", "#86a51f"}  # that carry dark numbers
 
-_STYLE = """\
-{id} {{ --paper: #ffffff; --ink: #1f2430; --soft: #667085; --rule: #e4e7ec; --hole: #f2f4f7; }}
-{id} {{ --bad: #c81e3a; --good: #98a2b3; }}
-@media (prefers-color-scheme: dark) {{
-{id} {{ --paper: #14171f; --ink: #e6e9ef; --soft: #98a2b3; --rule: #2b3040; --hole: #1e2330; }}
-{id} {{ --bad: #ff6b81; --good: #667085; }}
-}}
-{id} text {{ font-family: ui-sans-serif, system-ui, "Segoe UI", Roboto, sans-serif; font-size: 13px; }}
-{id} text {{ fill: var(--ink); }}
-{id} .title {{ font-size: 17px; font-weight: 650; }}
-{id} .head {{ font-weight: 600; }}
-{id} .soft {{ fill: var(--soft); font-size: 12px; }}
-{id} .number {{ font-size: 9px; fill: #ffffff; text-anchor: middle; }}
-{id} .tick {{ font-size: 10px; fill: var(--soft); text-anchor: middle; }}
-{id} .bad {{ fill: var(--bad); }}
-{id} .on-light {{ fill: #1f2430; }}
-{id} .paper {{ fill: var(--paper); stroke: var(--rule); }}
-{id} .hole {{ fill: var(--hole); }}
-{id} .ring {{ fill: none; stroke: var(--bad); stroke-width: 2; }}
-{id} .never {{ fill: url({id}-stripes); stroke: var(--bad); stroke-width: 1; }}
-{id} .extra {{ fill: var(--bad); }}
-{id} .once {{ fill: var(--good); }}
-{id} .padding {{ fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 3 2; }}
-{id} .stripe {{ stroke: var(--bad); stroke-width: 2; }}
-"""
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One loader to be drawn: what the original reads (``None`` where there is none) and what the result does, or the
+    loader that was watched; the verdict with its cause, and what else is said of it in plain text."""
+
+    title: str
+    before: ShardMap | None
+    after: ShardMap | None
+    verdict: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A picture as it is drawn: its elements, where it ends, and the same in words, for those who do not see it."""
+
+    parts: list[str]
+    end: float
+    says: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +63,33 @@ class Panel:
     signs: set[str]
 
 
-def shard_map_svg(before: ShardMap | None, after: ShardMap | None, title: str) -> str:
+def draw_card(picture: Picture, top: float) -> Card:
     """The maps before and after, one above the other, so that a sample stands in the same column of both.
 
     Args:
-        before: what the original read; ``None`` where there is none.
-        after: what the result, or the loader that was watched, reads.
-        title: a line of plain text; every text is escaped.
-
-    Returns:
-        An ``<svg>`` element with a title, a description and a legend; empty where there is no map at all.
+        picture: at least one of its maps is there.
+        top: where the card begins; all of it is within ``WIDTH``.
     """
-    shown = [(name, shards) for name, shards in (("before", before), ("after", after)) if shards is not None]
-    if not shown:
-        return ""
-    if len(shown) == 2 and before == after:
+    shown = [(name, shards) for name, shards in (("before", picture.before), ("after", picture.after)) if shards]
+    if len(shown) == 2 and picture.before == picture.after:
         shown = [("before and after", shown[0][1])]
-    elif before is None:
+    elif picture.before is None:
         shown = [("", shown[0][1])]
     names = max((row_names(shards) for _, shards in shown), key=len)
     left = PAD + 18 + 7 * max(map(len, [*names, "more than once"]))
     orders = any(repeats(shards) for _, shards in shown)
-    digest = hashlib.sha256(repr((title, shown)).encode("utf-8", "backslashreplace")).hexdigest()[:10]
-    mark = f"shards-{digest}"
     parts: list[str] = []
-    y = float(PAD + 14)
-    for line in textwrap.wrap(xml_text(title), 88) or [""]:
+    y = top + PAD + 14
+    for line in textwrap.wrap(xml_text(picture.title), 88) or [""]:
         parts.append(text(PAD, y, line, "title"))
         y += 23
+    if picture.verdict:
+        parts.append(text(PAD, y, picture.verdict, f"head {picture.verdict.partition(':')[0]}"))
+        y += LINE
+    for words in picture.words:
+        for line in textwrap.wrap(xml_text(words), 120):
+            parts.append(text(PAD, y, line, "soft"))
+            y += LINE
     y += 5
     signs: set[str] = set()
     for name, shards in shown:
@@ -107,24 +100,13 @@ def shard_map_svg(before: ShardMap | None, after: ShardMap | None, title: str) -
     y -= GAP - 14
     legend, height = draw_legend(names, signs, y)
     parts += legend
-    total = round(y + height + PAD - 8)
-    says = "; ".join(describe(name, shards) for name, shards in shown)
-    # where a stripe pattern is named, its id has no '#'
-    style = "\n".join(line.replace("{id}-stripes", f"#{mark}-stripes") for line in _STYLE.splitlines())
-    return "\n".join(
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" id="{mark}" viewBox="0 0 {WIDTH} {total}" width="{WIDTH}" '
-            f'height="{total}" role="img" aria-labelledby="{mark}-title {mark}-says">',
-            f'<title id="{mark}-title">{escape(xml_text(title))}</title>',
-            f'<desc id="{mark}-says">{escape(xml_text(says))}</desc>',
-            f"<style>\n{style.format(id='#' + mark)}\n</style>",
-            f'<defs><pattern id="{mark}-stripes" width="5" height="5" patternUnits="userSpaceOnUse" '
-            'patternTransform="rotate(45)"><path class="stripe" d="M0 0V5"/></pattern></defs>',
-            f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{total - 1}" rx="10"/>',
-            *parts,
-            "</svg>",
-        )
+    end = round(y + height + PAD - 8)
+    parts.insert(
+        0,
+        f'<rect class="paper" x="0.5" y="{top + 0.5:g}" width="{WIDTH - 1}" height="{end - top - 1:g}" rx="10"/>',
     )
+    told = (picture.verdict, *(describe(name, shards) for name, shards in shown))
+    return Card(parts, end, "; ".join(filter(None, told)))
 
 
 def describe(name: str, shards: ShardMap) -> str:
