@@ -31,8 +31,8 @@ STALE = (
     "The README shows something else than the tool. Bring it up to date: UPDATE_README=1 pytest tests/test_readme.py"
 )
 COMMANDS = ("scan", "migrate", "verify", "batch", "explain", "rules", "doctor")
-# Options of the other programs in the README: pip and LibCST.
-OTHERS_OPTIONS = {"--index-url", "--no-format", "--quiet"}
+# Options of the other programs in the README: pip, LibCST, and pytest with the plugin.
+OTHERS_OPTIONS = {"--index-url", "--no-format", "--quiet", "--sharding-pictures"}
 
 
 def blocks(language: str) -> list[str]:
