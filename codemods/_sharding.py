@@ -169,18 +169,19 @@ def _plain(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def shard(site: Site, *, shuffle: str, tell: bool) -> list[Edit] | Finding:
+def shard(site: Site, *, shuffle: str, tell: bool, all_ranks: bool = False) -> list[Edit] | Finding:
     """The edits that shard a loader by rank.
 
     Args:
         shuffle: source of the sampler's ``shuffle`` value.
         tell: whether ``set_epoch`` must be told (training); else it is where an epoch loop is seen.
+        all_ranks: whether every rank will come here, since conditions on the rank are taken away.
     """
     module = site.module
-    guard = main_process_guard(module, site.call)
+    guard = main_process_guard(module, site.call) if not all_ranks else None
     if guard is not None:
         return refuse(site, "SHD905", evidence=(module.evidence(guard),))
-    for node in (site.call, *(u.node for u in site.flow.of("iterate"))):
+    for node in () if all_ranks else (site.call, *(u.node for u in site.flow.of("iterate"))):
         some = some_ranks(module, node)
         if some is not None:
             return refuse(site, "SHD931", evidence=(module.evidence(some),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from shardfix.codemods._all_ranks import offer
 from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._mending import hindrance
 from shardfix.codemods._sharding import shard
@@ -217,11 +218,12 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         return refuse(site, "SHD902")
     found = site.evaluation
     built = main_process_guard(site.module, site.call)
-    if built is not None:
+    if built is not None and found.guard is None:
         return f"only one process builds it (line {built.lineno}), so it reads everything, as it should"
     if found.guard is not None:
         line = found.guard.location.line
-        return f"only one rank evaluates (line {line}), so it reads everything, as it should"
+        more = f"; {offer(site)}" if found.undistributed is None else ""
+        return f"only one rank evaluates (line {line}), so it reads everything, as it should{more}"
     if found.sometimes is not None:
         return refuse(site, "SHD905", note="on one of its paths", evidence=(found.sometimes,))
     if rest_of(site) is not None:

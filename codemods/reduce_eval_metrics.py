@@ -32,12 +32,16 @@ def _open(site: Site) -> bool:
     return rest_of(site) is None and divided(site) is None
 
 
-def _sampled(site: Site) -> list[Edit] | Finding | None:
-    """The edits of the sampler: a new one, or the order of the one that is there; None where it deals out otherwise."""
+def sampled(site: Site, *, all_ranks: bool = False) -> list[Edit] | Finding | None:
+    """The edits of the sampler: a new one, or the order of the one that is there; None where it deals out otherwise.
+
+    Args:
+        all_ranks: whether every rank will come, conditions on the rank or not.
+    """
     if "distributed" not in site.kinds:
         if site.own_shares or site.kinds & {"weighted", "custom", "parameter", "unknown"}:
             return None
-        return shard(site, shuffle="False", tell=False)
+        return shard(site, shuffle="False", tell=False, all_ranks=all_ranks)
     arms = [a for a in site.arms if a.kind == "distributed"]
     if site.shards_sometimes or any(a.constant("drop_last") is True for a in arms):
         return None
@@ -48,7 +52,7 @@ def _sampled(site: Site) -> list[Edit] | Finding | None:
     return edits if len(settled) + len(edits) == len(arms) else None
 
 
-def _together(sites: Sequence[Site], found: dict[Location, Mended]) -> Iterable[list[Site]]:
+def together(sites: Sequence[Site], found: dict[Location, Mended]) -> Iterable[list[Site]]:
     """The sites whose metrics are understood, those of one loop together; none where a loop also goes over another."""
     by_location = {s.location: s for s in sites}
     groups: list[set[Location]] = []
@@ -75,7 +79,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
         result = mended(site) if _open(site) else None
         if isinstance(result, Mended) and (options.unsafe or not (result.inexact or result.doubts)):
             found[site.location] = result
-    made = [_change(group, found) for group in _together(sites, found)]
+    made = [_change(group, found) for group in together(sites, found)]
     refused = tuple((m.location, m) for m in made if isinstance(m, Finding))
     gathered = [(s.location, gathered_for_metrics(s)) for s in sites if s.owner == "accelerate" and s.kind == "torch"]
     changes = [m for m in (*made, *(g for _, g in gathered)) if isinstance(m, Change)]
@@ -87,11 +91,11 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
     edits: list[Edit] = []
     sharded: list[bool] = []
     for site in group:
-        sampled = _sampled(site)
-        if sampled is None or isinstance(sampled, Finding):
-            return sampled
+        dealt = sampled(site)
+        if dealt is None or isinstance(dealt, Finding):
+            return dealt
         sharded.append("distributed" in site.kinds)
-        edits += [*sampled, *without_padding(site)]
+        edits += [*dealt, *without_padding(site)]
     metrics = [found[site.location] for site in group]
     edits += [edit for metric in metrics for edit in metric.edits]
     inexact = list(dict.fromkeys(why for metric in metrics for why in metric.inexact))
@@ -102,7 +106,7 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         else "with W processes each rank evaluates 1/W of the samples, and all ranks get the whole metric",
         "every rank must come to the end of the loop, where the results are put together; fewer samples than processes "
         "are an error",
-        *(line for line in [_ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),
+        *(line for line in [ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),
         *(line for site in group for line in lengths(site, "it is W times shorter now") if not all(sharded)),
     )
     return Change(
@@ -112,14 +116,14 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         "unsafe" if inexact or doubts else "safe",
         _title(all(sharded), summed=not any(metric.edits for metric in metrics)),
         tuple(dict.fromkeys(edits)),
-        reason="; ".join([*doubts[:1], *([_reason(inexact)] if inexact else [])]),
+        reason="; ".join([*doubts[:1], *([not_quite(inexact)] if inexact else [])]),
         consequences=consequences,
         evidence=(*first.owner_evidence, *(e for metric in metrics for e in metric.evidence)),
         also=tuple(site.location for site in group[1:]),
     )
 
 
-_ROWS = (
+ROWS = (
     "the results must be one for each sample: where a model gives more or fewer, in_order() is an error on every rank"
 )
 
@@ -130,7 +134,7 @@ def _title(sharded: bool, *, summed: bool) -> str:
     return "evaluate each sample on one rank" if summed else "evaluate each sample on one rank and reduce"
 
 
-def _reason(inexact: Sequence[str]) -> str:
+def not_quite(inexact: Sequence[str]) -> str:
     if not inexact:
         return ""
     more = f" (and {len(inexact) - 1} more)" if len(inexact) > 1 else ""

@@ -130,9 +130,11 @@ def test_a_condition_that_may_differ_between_ranks(text: str, condition: str) ->
     ],
 )
 def test_an_evaluation_on_one_rank_by_another_name(text: str) -> None:
-    found = planned(HEAD + text, Options(sanitizer="off", unsafe=True))
+    found = planned(HEAD + text, Options(sanitizer="off"))
+    asked = planned(HEAD + text, Options(sanitizer="off", unsafe=True))
     assert found.changes == ()
     assert "only one rank evaluates" in found.reports[0].why
+    assert {code for change in asked.changes for code in change.codes} <= {"SHD306"}  # which takes the condition away
 
 
 LOOP = "        for x, y in loader:\n            n += (model(x).argmax(1) == y).sum().item()\n"

@@ -1,0 +1,333 @@
+"""Divide statements into what all ranks must do and what one process goes on doing alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import arguments_of
+from shardfix.analysis.loops.effects import Effect, effects
+
+_MODES = frozenset({"train", "eval", "to", "cuda", "cpu", "half", "float", "requires_grad_"})
+_Functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_Compound = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
+
+
+class Closed(Exception):
+    """The ranks can't all be let in: the place that stands in the way, and why."""
+
+    def __init__(self, node: ast.AST, why: str) -> None:
+        super().__init__(why)
+        self.node, self.why = node, why
+
+
+def close(node: ast.AST, why: str) -> NoReturn:
+    """Raise ``Closed``."""
+    raise Closed(node, why)
+
+
+@dataclass(eq=False)
+class Divided:
+    """Statements of some blocks, each of one kind.
+
+    Args:
+        targets: the loops and calls that all ranks must come to.
+        within: functions that are divided themselves.
+        blocks: every block whose statements are told apart.
+        shared: what all ranks do; of an opened compound statement that is its head.
+        opened: compound statements whose inner blocks are told apart as well.
+        wrapped: calls among the targets that stand inside of what shows or writes their result.
+    """
+
+    module: Module
+    targets: frozenset[ast.AST]
+    within: frozenset[ast.AST]
+    blocks: list[list[ast.stmt]] = field(default_factory=list)
+    shared: set[ast.stmt] = field(default_factory=set)
+    opened: set[ast.stmt] = field(default_factory=set)
+    wrapped: list[tuple[ast.Call, ast.stmt]] = field(default_factory=list)
+
+    # -- asked for afterwards --------------------------------------------------------------------------------
+
+    def kept(self) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+        """The runs of statements that one process goes on doing alone: the first and the last of each."""
+        for block in self.blocks:
+            run: list[ast.stmt] = []
+            for s in block:
+                if s in self.shared:
+                    if run:
+                        yield run[0], run[-1]
+                    run = []
+                else:
+                    run.append(s)
+            if run:
+                yield run[0], run[-1]
+
+    def parts(self) -> Iterator[ast.AST]:
+        """What all ranks do: whole statements, and of opened ones what stands in their heads."""
+        for s in self.shared:
+            yield from heads(s) if s in self.opened else (s,)
+
+    def unit_of(self, node: ast.AST) -> ast.stmt | None:
+        """The innermost statement that is told apart and that a node belongs to; None for one outside."""
+        units = {s for block in self.blocks for s in block}
+        return next((n for n in (node, *self.module.around(node)) if n in units and isinstance(n, ast.stmt)), None)
+
+    # -- one process did all: the fewest statements are taken out --------------------------------------------
+
+    def take_out(self, block: Sequence[ast.stmt]) -> None:
+        """Tell the statements of a block apart that one process alone did: what the targets need is all ranks'.
+
+        Raises:
+            Closed: what they need is one process's to do, or what is left can't be left alone.
+        """
+        self._open(list(block))
+        units = [s for b in self.blocks for s in b]
+        last = max(getattr(t, "end_lineno", 0) or 0 for t in self.targets)
+        while True:
+            before = len(self.shared)
+            loads = [n for part in self.parts() for n in _loads(part)]
+            for n in loads:
+                for d in self.module.bindings.reaching(n):
+                    unit = self.unit_of(d.statement)
+                    if unit is not None:
+                        self.shared.add(unit)
+            roots = {_root(n) for n in loads} - {""}
+            for s in units:
+                if s not in self.shared and self._prepares(s, roots, behind=s.lineno > last):
+                    self.shared.add(s)
+            if len(self.shared) == before:
+                break
+        for s in units:
+            if s not in self.shared:
+                self._left_alone(s)
+            elif s not in self.opened:
+                self._needed(s)
+            else:
+                self._head(s)
+
+    def _open(self, block: list[ast.stmt]) -> None:
+        self.blocks.append(block)
+        for s in block:
+            if isinstance(s, ast.Return) or self._holds_target(s):
+                self.shared.add(s)
+            if self._holds_target(s) and isinstance(s, _Compound) and s not in self.targets:
+                self.opened.add(s)
+                for suite in suites(s):
+                    self._open(suite)
+            elif s in self.targets and isinstance(s, (ast.For, ast.AsyncFor)):
+                self.opened.add(s)
+                self.keep(s.body)
+
+    def _prepares(self, s: ast.stmt, roots: set[str], *, behind: bool) -> bool:
+        """Whether a statement readies, or sets back, what the targets read: ``model.eval()``."""
+        targets = s.targets if isinstance(s, ast.Assign) else [s.target] if isinstance(s, ast.AugAssign) else []
+        if any(isinstance(t, (ast.Attribute, ast.Subscript)) and _root(t) in roots for t in targets):
+            return not behind
+        call = s.value if isinstance(s, ast.Expr) else None
+        if not isinstance(call, ast.Call):
+            return False
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        own = receiver is not None and _root(receiver) in roots
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if behind:
+            return own and method in _MODES
+        given = any(_root(n) in roots for a in arguments_of(call) for n in ast.walk(a) if isinstance(n, ast.Name))
+        if not (own or given):
+            return False
+        found = effects(self.module, s, self.within)
+        if any(e.kind in ("loads", "learns", "waits") for e in found):
+            close(s, f"`{_short(call)}` {found[0].words}, which only the main process does now")
+        if found:
+            return False
+        if own or self.module.called_functions(call, passed=False):
+            return True
+        close(s, f"whether `{_short(call)}` changes what is evaluated is not seen, and only the main process does it")
+
+    def _needed(self, s: ast.stmt) -> None:
+        """A statement that all ranks are to do gives a value and no more."""
+        found = effects(self.module, s, self.within)
+        if not found:
+            return
+        calls = [t for t in self.targets if isinstance(t, ast.Call) and self.module.statement(t) is s]
+        if calls and all(e.kind in ("shows", "logs", "writes") for e in found):
+            self._wrap(s, calls, found)
+            return
+        close(found[0].node, f"the evaluation needs `{_short(found[0].node)}`, which {found[0].words}")
+
+    def _left_alone(self, s: ast.stmt) -> None:
+        """A statement that one process goes on doing leads nobody elsewhere, and waits for nobody."""
+        left = leaving(s)
+        if left is not None:
+            word = type(left).__name__.lower() if not isinstance(left, ast.Call) else "exit"
+            close(left, f"`{word}` is decided on one rank only, and the others go on")
+        for e in effects(self.module, s, self.within):
+            if e.kind == "waits":
+                close(e.node, f"only the main process comes to `{_short(e.node)}`, which another one elsewhere answers")
+
+    # -- all ranks come: what shows or writes is kept for one ------------------------------------------------
+
+    def keep(self, block: Sequence[ast.stmt]) -> bool:
+        """Tell the statements of a block apart that all ranks come to: what shows, logs or writes is one process's.
+
+        Raises:
+            Closed: a rank waits for others, loads or learns, or others need what one process alone makes.
+        """
+        own = list(block)
+        self.blocks.append(own)
+        kept = [self._keep(s) for s in own]
+        return all(kept)
+
+    def _keep(self, s: ast.stmt) -> bool:
+        """Whether one process alone does a statement."""
+        self.shared.add(s)
+        if isinstance(s, _Functions):
+            return False
+        holds = self._holds_target(s)
+        if holds and (isinstance(s, _Compound) or s in self.targets):
+            self._head(s)
+            self._inner(s)
+            return False
+        found = effects(self.module, s, self.within)
+        bad = next((e for e in found if e.kind in ("waits", "loads", "learns")), None)
+        if bad is not None:
+            close(bad.node, f"`{_short(bad.node)}` {bad.words}, and only the main process comes to it now")
+        if not found:
+            return False
+        if holds:
+            calls = [t for t in self.targets if isinstance(t, ast.Call) and self.module.statement(t) is s]
+            self._wrap(s, calls, found)
+            return False
+        if isinstance(s, _Compound) and not any(effects(self.module, h, self.within) for h in heads(s)):
+            outside, mine = len(self.blocks), self._inner(s)
+            if not mine or leaving(s) is not None or isinstance(s, ast.Try) or self._is_elif(s):
+                return False
+            del self.blocks[outside:]  # kept as a whole
+            self.opened.discard(s)
+            self.shared -= {n for n in ast.walk(s) if isinstance(n, ast.stmt)}
+            return True
+        if isinstance(s, ast.Return) or leaving(s) is not None:
+            close(found[0].node, f"`{_short(found[0].node)}` {found[0].words} where the function is left")
+        self.shared.discard(s)
+        return True
+
+    def _inner(self, s: ast.stmt) -> bool:
+        self.opened.add(s)
+        kept = [self.keep(suite) for suite in suites(s)]
+        return all(kept)
+
+    def settle(self) -> None:
+        """Let one process alone do as well what reads what it alone makes.
+
+        Raises:
+            Closed: others need it.
+        """
+        while True:
+            before = len(self.shared)
+            for d in self._made_alone():
+                for reader in self.module.bindings.readers(d):
+                    unit = self.unit_of(reader)
+                    if unit is None or unit not in self.shared:
+                        continue
+                    simple = unit not in self.opened and not isinstance(unit, (ast.Return, *_Functions))
+                    if not simple or self._holds_target(unit) or leaving(unit) is not None:
+                        close(unit, f"`{d.key}` is made by what one process alone is to do, and is needed by all")
+                    self.shared.discard(unit)
+            if len(self.shared) == before:
+                return
+
+    def _made_alone(self) -> list[Definition]:
+        found: list[Definition] = []
+        for d in self.module.bindings.definitions:
+            unit = self.unit_of(d.statement) if d.kind not in ("parameter", "function", "class") else None
+            if unit is not None and unit not in self.shared:
+                found.append(d)
+        return found
+
+    # -- both ------------------------------------------------------------------------------------------------
+
+    def _head(self, s: ast.stmt) -> None:
+        for head in heads(s):
+            for e in effects(self.module, head, self.within):
+                close(e.node, f"`{_short(e.node)}` around the evaluation {e.words}")
+
+    def _wrap(self, s: ast.stmt, calls: Sequence[ast.Call], found: Sequence[Effect]) -> None:
+        """Note a call whose result is shown or written in the same statement."""
+        for call in calls:
+            between = []
+            for outer in self.module.around(call):
+                if outer is s:
+                    break
+                between.append(outer)
+            if any(isinstance(n, (ast.Lambda, ast.IfExp, ast.BoolOp, ast.comprehension)) for n in between):
+                close(s, "the evaluation stands inside of an expression that need not run it")
+            if not isinstance(s, (ast.Expr, ast.Assign)) or not any(e.node in between for e in found):
+                close(found[0].node, f"`{_short(found[0].node)}` {found[0].words} beside the evaluation")
+        if len(calls) != 1 or isinstance(s, ast.Assign):
+            close(s, "the evaluation is one of several things that its statement does")
+        self.wrapped.append((calls[0], s))
+
+    def _holds_target(self, s: ast.AST) -> bool:
+        return any(n in self.targets for n in ast.walk(s))
+
+    def _is_elif(self, s: ast.stmt) -> bool:
+        return self.module.source.source(s).startswith("elif")
+
+
+def suites(s: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement."""
+    for name in ("body", "orelse", "finalbody"):
+        if suite := getattr(s, name, None):
+            yield suite
+    for handler in getattr(s, "handlers", ()):
+        yield handler.body
+
+
+def heads(s: ast.stmt) -> list[ast.AST]:
+    """The expressions in the head of a compound statement."""
+    found = (getattr(s, "test", None), getattr(s, "iter", None), *getattr(s, "items", ()))
+    return [n for n in found if isinstance(n, ast.AST)]
+
+
+def leaving(s: ast.stmt) -> ast.AST | None:
+    """What in a statement leads out of it: a ``return``, a ``break`` or ``continue`` of a loop around it, an exit."""
+    loops = 0
+    stack: list[tuple[ast.AST, int]] = [(s, loops)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)):
+            return node
+        if isinstance(node, (ast.Break, ast.Continue)) and not depth:
+            return node
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("exit", "_exit", "quit"):
+                return node
+        if isinstance(node, _Functions) and node is not s:
+            continue
+        inner = depth + isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        stack += [(child, inner) for child in ast.iter_child_nodes(node)]
+    return None
+
+
+def _loads(node: ast.AST) -> Iterable[ast.expr]:
+    for n in ast.walk(node):
+        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
+            yield n
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _short(call: ast.Call) -> str:
+    return f"{' '.join(ast.unparse(call.func).split())}(..)"
+
+
+__all__ = ["Closed", "Divided", "close", "heads", "leaving", "suites"]
