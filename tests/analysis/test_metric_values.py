@@ -43,6 +43,7 @@ def make_loss():
 criterion = make_loss()
 softmax = nn.Softmax(dim=1)
 over_samples = nn.Softmax(dim=0)
+softmax_of_last = nn.Softmax(dim=-1)
 model.eval()
 """
 
@@ -82,6 +83,16 @@ def value(expression: str, *before: str) -> Value:
         ("-(y == 1).sum()", "sum"),
         ("((model(x) @ weights) - y).sum()", "sum"),
         ("y.tolist()", "samples"),
+        ("model(x).softmax(-1)", "output"),
+        ("model(x).argmax(-1)", "samples"),
+        ("F.one_hot(y, 4).argmax(-1)", "samples"),
+        ("model(x)[:, :3].softmax(-1)", "samples"),
+        ("softmax_of_last(model(x))", "output"),
+        ("torch.stack([y, y], dim=-1)", "samples"),
+        ("model(x, labels=y)[1]", "output"),
+        ("model(x)[:, :args.classes].argmax(1)", "samples"),
+        ("[a + b for a, b in zip(y.tolist(), model(x))]", "samples"),
+        ("weights[y, :2]", "samples"),
         ("y.unsqueeze(1).tolist()", "samples"),
         ("sum(int(a == b) for a, b in zip(y.tolist(), model(x).argmax(1).tolist()))", "sum"),
     ],
@@ -127,6 +138,24 @@ def test_what_is_apart_for_each_sample(expression: str, kind: str) -> None:
         pytest.param("len({a for a in y.tolist()})", id="a set of the batch"),
         pytest.param("len({a: 1 for a in y.tolist()})", id="a dict of the batch"),
         pytest.param("y.tolist() * 2", id="a list repeated"),
+        pytest.param("((model(x).argmax(1) == y) * weights[:len(y)]).sum()", id="weights by the place in the batch"),
+        pytest.param("(model(x).argmax(1) == targets[:x.size(0)]).sum()", id="targets by the place in the batch"),
+        pytest.param("(model(x)[:, :x.size(0)] == y).sum()", id="as many columns as samples"),
+        pytest.param("(weights[y, :2] + targets[:y.max()]).sum()", id="a table cut off by the batch"),
+        pytest.param("sum(a * w for a, w in zip(y.tolist(), weights))", id="weights one by one"),
+        pytest.param("[n + str(a) for n, a in zip(names, y.tolist())]", id="names that go on"),
+        pytest.param("torch.softmax(model(x)[:, 0], dim=-1)", id="along the last of one dimension"),
+        pytest.param("(model(x).argmax(1) == y).float().mean(-1)", id="a mean along the last dimension"),
+        pytest.param("model(x)[:, 0].topk(1).values", id="the largest along the last dimension"),
+        pytest.param("model(x)[:, 0].argsort(-1)", id="sorted along the last dimension"),
+        pytest.param("F.normalize(model(x)[:, 0], dim=-1)", id="a norm along the last dimension"),
+        pytest.param("y.cumsum(-1)", id="added up along the last dimension"),
+        pytest.param("y[..., 0]", id="the first of the last dimension"),
+        pytest.param("softmax_of_last(model(x)[:, 0])", id="a layer along the last dimension"),
+        pytest.param("torch.cat([y, y], dim=-1)", id="joined along the last dimension"),
+        pytest.param("model(x).softmax(-2)", id="along the last but one"),
+        pytest.param("model(x)[0]", id="the first row"),
+        pytest.param("model(x)[-1]", id="the last row"),
         pytest.param("y.tolist() + y.tolist()", id="a list behind another"),
     ],
 )
@@ -214,3 +243,17 @@ def test_rows_that_only_some_batches_change(before: tuple[str, ...], kind: str) 
 def test_a_function_that_reads_the_batch_from_around_it() -> None:
     assert value("sum(more(a) for a in y.tolist())", "more = lambda a: a > y.max()").kind == "unknown"
     assert value("(more(model(x)) == y).sum()", "def more(a):", "    return a - y").kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        pytest.param(("o = model(x)",), "unknown", id="perhaps a tensor"),
+        pytest.param(("o = model(x, mask=y)",), "output", id="called by keywords"),
+        pytest.param(("o = model(x)", "loss, _ = o"), "output", id="unpacked"),
+        pytest.param(("o = model(x)", "loss = o.loss"), "output", id="with a loss"),
+        pytest.param(("o = model(x)", "loss = o[0]"), "output", id="several numbers"),
+    ],
+)
+def test_an_output_of_a_model_by_its_number(before: tuple[str, ...], kind: str) -> None:
+    assert value("o[1]", *before).kind == kind

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _CHANGES = frozenset(
     {"append", "extend", "update", "add", "insert", "setdefault", "pop", "add_batch", "put", "put_nowait", "appendleft"}
     | {"extendleft", "popleft", "push", "clear", "remove", "discard", "write", "writerow", "writelines"}
+    | {"__next__", "send"}
 )
 _GIVEN = frozenset({"at", "heappush", "heappushpop", "heapreplace", "heappop", "insort", "insort_left", "insort_right"})
 _HARMLESS = frozenset({"requires_grad_", "clear", "write"})  # on a bar, a cache, a tensor of no pass: nothing is kept

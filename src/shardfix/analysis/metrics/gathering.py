@@ -12,6 +12,8 @@ from shardfix.analysis.loops.accumulation import names_bound, root_of
 from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
 from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
+from shardfix.analysis.metrics.drawing import draws
+from shardfix.analysis.metrics.forwards import carries, forwards
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
@@ -117,6 +119,10 @@ class Gathering:
                 self.refuse(s, "the loop computes gradients, which DistributedDataParallel averages over the ranks")
             elif is_reduction(self.module, n) and not self._own_metric(n):
                 self.refuse(s, "a collective inside the loop")
+            elif draws(self.module, n):
+                self.refuse(s, f"`{short(n.func)}` draws other numbers on each rank, and for other samples")
+            elif any(carries(self.module, f) for f in forwards(self.module, n)):
+                self.refuse(s, f"`{short(n.func)}` keeps something of a batch that it reads at the next one")
             elif alters(self.values, n, self._local):
                 self.refuse(s, f"`{short(n.func)}` changes what it is given, or keeps it")
             elif not (isinstance(s, ast.Expr) and s.value is n) and changes_within(self.module, n, self._local):

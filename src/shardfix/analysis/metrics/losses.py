@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterable, Iterator
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
 from shardfix.analysis.metrics.quantities import MEAN, SAMPLES, SUM, Value
 
 # The losses whose mean, their default (torch 2.13), weighs every sample of a batch alike if all are of one shape.
@@ -47,6 +50,8 @@ _FUNCTIONS = frozenset(
     )
 )
 _BY_CLASS = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")
+_SETTINGS = ("reduction", "ignore_index", "size_average", "reduce", "weight", "pos_weight")
+_LEFT_OUT = re.compile(r"-\s*100\b")  # the labels that a cross entropy of torch leaves out unless it is told others
 _DEPTH = 6  # names and parameters that a criterion is followed back through
 
 
@@ -54,10 +59,45 @@ def loss_of(module: Module, call: ast.Call) -> Value | None:
     """What a call of a loss of torch gives; None if it is not seen to be one, or its mean is not over samples."""
     own = module.home(call)
     if own.callee(call) & _FUNCTIONS:
-        return _reduction(own, call)
-    made = _made(own, call.func, 0)
-    found = {_reduction(own, m) if own.home(m).callee(m) & _MODULES else None for m in made}
-    return found.pop() if len(found) == 1 else None
+        made = [call]
+        found = {_reduction(own, call)}
+    else:
+        made = _made(own, call.func, 0)
+        found = {_reduction(own, m) if own.home(m).callee(m) & _MODULES else None for m in made}
+        if any(_set_later(m, call.func) for m in {own, *(own.home(m) for m in made)}):
+            return None
+    if len(found) != 1:
+        return None
+    value = found.pop()
+    by_class = any(last_name(m.func).endswith(_BY_CLASS) for m in made)
+    if value is not None and value.kind == "mean" and by_class and any(_LEFT_OUT.search(m.text) for m in _near(own)):
+        return None  # a mean over the labels that are not left out
+    return value
+
+
+def _set_later(module: Module, criterion: ast.expr) -> bool:
+    """Whether a loss is told otherwise after it is made: ``criterion.reduction = "sum"``, by ``setattr`` too."""
+    named = last_name(criterion)
+    for d in module.bindings.definitions:
+        base, _, attribute = d.key.rpartition(".")
+        if base and attribute in _SETTINGS and (base.rpartition(".")[2] == named or attribute == "reduction"):
+            return True
+    calls = (c for c in module.calls if last_name(c.func) in ("setattr", "__setattr__", "register_buffer"))
+    return any(last_name(a) == named for c in calls for a in (*c.args[:1], c.func))
+
+
+def _near(module: Module) -> Iterator[Module]:
+    """A file, and the files of the project that it imports or that import it."""
+    yield module
+    mine = {d.module for d in module.bindings.definitions if d.kind == "import"}
+    for m in module.fellows:
+        theirs = (d.module for d in m.bindings.definitions if d.kind == "import")
+        if m is not module and (_imports(mine, m) or _imports(theirs, module)):
+            yield m
+
+
+def _imports(names: Iterable[str], module: Module) -> bool:
+    return any(name == module.name or name.startswith(module.name + ".") for name in names)
 
 
 def made_by(module: Module, node: ast.expr) -> list[ast.Call]:

@@ -174,7 +174,9 @@ def _of_library(values: Values, name: str, call: ast.Call) -> Value | None:
     if name in _JOINS and value.kind in ("items", "list"):
         along = -1 if name == "dstack" else _dimension(call, call.args[1:], 0)
         rows = {v.kind for v in value.items} <= {"samples", "output"}
-        return either(list(value.items)) if rows and along not in (None, 0, "?") else unknown(call)
+        joined = replace(either(list(value.items)), deep=True)
+        apart = _apart(along, joined if "stack" in name else either(list(value.items)))
+        return joined if rows and apart else unknown(call)
     if name == "stack" and value.kind in ("samples", "examples"):
         return SAMPLES if _dimension(call, call.args[1:], 0) in (None, 0) else unknown(call)
     if value.kind == "constant" and name in _ARITHMETIC and len(call.args) > 1:
@@ -249,7 +251,7 @@ def applied(values: Values, name: str, value: Value, call: ast.Call, more: list[
             apart = other.kind == "transposed" or not _widened(values, more[0])
             return Value("transposed", whole=True) if apart else unknown(call)
         if found.kind == "output":
-            return Value("samples", whole=True)
+            return Value("samples", whole=True, deep=found.deep)
         return replace(found, whole=True) if found.kind in ROWS else found
     if name in _ARITHMETIC and more:
         changed = call.keywords and value.kind in TOTALS | {"mean"}
@@ -259,21 +261,23 @@ def applied(values: Values, name: str, value: Value, call: ast.Call, more: list[
     if value.kind not in ROWS:
         return None
     if name in ("zeros_like", "ones_like", "full_like", "empty_like"):
-        return Value(value.kind)
+        return Value(value.kind, deep=value.deep)
     if name == "squeeze":
-        return unknown(call) if _dimension(call, more, 0) == 0 and value.kind != "sample" else value
+        first = _dimension(call, more, 0) == 0 and value.kind != "sample"
+        return unknown(call) if first else replace(value, deep=False)
     if name in _PER_ELEMENT:
         told = [k.value for k in call.keywords if k.arg not in _TOLD]
         return replace(_folded([value, *(values.of(a) for a in (*more, *told))], call), whole=False)
     if name == "unsqueeze":
-        first = _dimension(call, more, 0) == 0
-        return value if not first or value.kind == "sample" else Value("transposed")
+        along = _dimension(call, more, 0)
+        before = along == 0 or (isinstance(along, int) and along < -1 and not value.deep)
+        return replace(value, deep=True) if not before or value.kind == "sample" else Value("transposed")
     if name in _WITHIN:
         return _within(values, name, value, call, more)
     if name in _LAYERS:
         others = {values.of(a).kind for a in (*more, *(k.value for k in call.keywords))}
         kept = value.kind in ("samples", "output", "sample") and others <= {"constant"}
-        return Value(value.kind) if kept else unknown(call)
+        return Value(value.kind, deep=value.deep or name == "one_hot") if kept else unknown(call)
     shaped = _shaped(values, name, value, call, more)
     if shaped is not None:
         return shaped
@@ -321,7 +325,7 @@ def _within(values: Values, name: str, value: Value, call: ast.Call, more: list[
         parts = [e for a in told for e in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])]
         fixed = bool(parts) and all(isinstance(e, ast.Constant) and isinstance(e.value, int) and e.value for e in parts)
         along = 1 if fixed else None
-    if along in (None, 0, "?") or value.kind not in ("samples", "output"):
+    if not _apart(along, value) or value.kind not in ("samples", "output"):
         return unknown(call)
     others = [a for i, a in enumerate(more) if i != position] if name != "flip" else []
     return _folded([value, *(values.of(a) for a in others)], call)
@@ -358,11 +362,15 @@ def _dimension(call: ast.Call, more: list[ast.expr], position: int) -> int | str
         number = given.operand.value
         return -number if isinstance(number, int) else "?"
     if isinstance(given, (ast.Tuple, ast.List)) and given.elts:
-        numbers = [e.operand if isinstance(e, ast.UnaryOp) else e for e in given.elts]
-        return 1 if all(isinstance(n, ast.Constant) and n.value for n in numbers) else "?"
+        return 1 if all(isinstance(n, ast.Constant) and n.value for n in given.elts) else "?"
     if isinstance(given, ast.Constant):
         return given.value if isinstance(given.value, int) else None if given.value is None else "?"
     return "?"
+
+
+def _apart(along: int | str | None, value: Value) -> bool:
+    """Whether what goes along a dimension leaves the samples apart: the last one may be theirs."""
+    return isinstance(along, int) and (along > 0 or (along == -1 and value.deep))
 
 
 def _total(values: Values, name: str, value: Value, call: ast.Call, more: list[ast.expr]) -> Value:
@@ -376,8 +384,8 @@ def _total(values: Values, name: str, value: Value, call: ast.Call, more: list[a
         return total if name == "sum" else MEAN if value.kind == "samples" else unknown(call)
     if along == 0 and value.kind in ("samples", "elements"):
         return Value("sum", whole=value.whole) if name == "sum" else MEAN if value.kind == "samples" else unknown(call)
-    if along != 0 and along != "?" and value.kind in ("samples", "output"):
-        return value
+    if _apart(along, value) and value.kind in ("samples", "output"):
+        return replace(value, deep=False)
     return unknown(call)
 
 
@@ -388,12 +396,13 @@ def _along(values: Values, name: str, value: Value, call: ast.Call, more: list[a
         return value
     if name == "topk" and along is None:
         along = -1
-    if along in (None, 0, "?") or value.kind not in ("samples", "output"):
+    if not _apart(along, value) or value.kind not in ("samples", "output"):
         return unknown(call)
     row: Kind = "samples"
-    return (
-        Value("list", (Value(row),)) if name in _PAIRS else Value(row, whole=name.startswith("arg") or name in _TESTS)
-    )
+    several = name in ("topk", "sort", "argsort")
+    if name in _PAIRS:
+        return Value("list", (Value(row, deep=several),))
+    return Value(row, whole=name.startswith("arg") or name in _TESTS, deep=several)
 
 
 def _shaped(values: Values, name: str, value: Value, call: ast.Call, more: list[ast.expr]) -> Value | None:
@@ -411,37 +420,44 @@ def _shaped(values: Values, name: str, value: Value, call: ast.Call, more: list[
         return value if name in ("view", "reshape", "flatten", "t", "transpose", "permute", "expand_as") else None
     if name in ("t", "transpose", "permute", "swapaxes"):
         if name == "permute" and more and isinstance(more[0], ast.Constant) and more[0].value == 0:
-            return value
+            return replace(value, deep=True)
         kept = name == "transpose" and len(more) == 2 and all(isinstance(a, ast.Constant) and a.value for a in more)
-        return value if kept else Value("transposed") if value.kind in ("samples", "output") else UNKNOWN
+        return (
+            replace(value, deep=True)
+            if kept
+            else Value("transposed")
+            if value.kind in ("samples", "output")
+            else UNKNOWN
+        )
     if name in ("view_as", "expand_as", "reshape_as"):
-        return value
+        return replace(value, deep=bool(more) and values.of(more[0]).deep)
     if name in ("view", "reshape"):
         if more and value.kind in ("samples", "output"):
             own = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
             length = ast.unparse(more[0]) in (f"{own}.shape[0]", f"{own}.size(0)", f"len({own})")
             if values.of(more[0]).kind == "count" or length:
-                return value
+                return replace(value, deep=len(more) > 1)
         if len(more) == 2 and isinstance(more[0], ast.Constant) and more[0].value == 1:
             return Value("transposed", whole=value.whole) if value.kind == "samples" else unknown(call)
         return Value("elements", whole=value.whole)
     if name in ("flatten", "ravel"):
         from_first = more and isinstance(more[0], ast.Constant) and more[0].value == 1
         later = any(k.arg == "start_dim" and ast.unparse(k.value) != "0" for k in call.keywords)
-        return value if from_first or later else Value("elements", whole=value.whole)
+        return replace(value, deep=True) if from_first or later else Value("elements", whole=value.whole)
     if name in ("expand", "repeat"):
         times = more[0] if more else None
         number = times.value if isinstance(times, ast.Constant) else None
         minus = isinstance(times, ast.UnaryOp) and ast.unparse(times) == "-1"
-        return value if value.kind in ("samples", "output") and (minus or (name == "repeat" and number == 1)) else None
+        kept = value.kind in ("samples", "output") and (minus or (name == "repeat" and number == 1))
+        return replace(value, deep=len(more) > 1) if kept else None
     if name in ("chunk", "split", "unbind"):
         along = _dimension(call, more, 0 if name == "unbind" else 1)
-        apart = along not in (None, 0, "?") and value.kind in ("samples", "output")
-        return Value("list", (Value(value.kind),)) if apart else unknown(call)
+        apart = _apart(along, value) and value.kind in ("samples", "output")
+        return Value("list", (Value(value.kind, deep=name != "unbind"),)) if apart else unknown(call)
     if name == "index_select":
         along = _dimension(call, more, 0)
         fixed = len(more) == 2 and values.of(more[1]).kind == "constant"
-        return Value(value.kind) if along not in (None, 0, "?") and fixed else unknown(call)
+        return replace(value, whole=False) if _apart(along, value) and fixed else unknown(call)
     return None
 
 

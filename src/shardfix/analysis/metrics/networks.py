@@ -58,6 +58,48 @@ def _layer(module: Module, made: ast.Call) -> bool:
     return not any(q.endswith("Loss") for q in names)
 
 
+def gives_several(module: Module, node: ast.expr) -> bool:
+    """Whether a model is seen to give several outputs: by how it is called, by what its ``forward`` returns, by how
+    the others are taken."""
+    own = module.home(node)
+    calls = [node] if isinstance(node, ast.Call) else []
+    readers: list[ast.AST] = []
+    for d in own.bindings.reaching(node) if isinstance(node, (ast.Name, ast.Attribute)) else ():
+        calls += [d.value] if isinstance(d.value, ast.Call) else []
+        readers += own.bindings.readers(d)
+    for call in calls:
+        if call.keywords or any(isinstance(a, ast.Starred) for a in call.args):
+            return True  # as the models of transformers are called
+        forwards = [f for cls in instance_classes(own, call.func) if (f := own.method(cls, "forward")) is not None]
+        returned = [n.value for f in forwards for n in ast.walk(f) if isinstance(n, ast.Return)]
+        if returned and all(isinstance(v, (ast.Tuple, ast.Dict)) for v in returned):
+            return True
+    taken: set[str] = set()
+    for reader in readers:
+        outer = own.parents.get(reader)
+        if isinstance(outer, ast.Assign) and outer.value is reader and isinstance(outer.targets[0], ast.Tuple):
+            return True
+        if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
+            taken.add(str(outer.slice.value))
+        if isinstance(outer, ast.Attribute) and outer.attr in ("loss", "logits", "hidden_states", "keys", "items"):
+            return True
+        if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "isinstance":
+            return True  # ``if isinstance(output, tuple): output = output[0]``
+    return len(taken) > 1
+
+
+def along_the_last(module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a softmax along the last dimension, which may be that of the samples."""
+    own, func = module.home(call), call.func
+    made = (
+        [func]
+        if isinstance(func, ast.Call)
+        else [d.value for d in own.bindings.reaching(func) if isinstance(d.value, ast.Call)]
+    )
+    softmax = [m for m in made if own.callee(m) & _SOFTMAX]
+    return any(isinstance(a, ast.UnaryOp) for m in softmax for a in (*m.args, *(k.value for k in m.keywords)))
+
+
 def _is_module(module: Module, func: ast.expr) -> bool:
     """Whether an object of this name is somewhere told what only models are."""
     for n in ast.walk(module.home(func).tree):
@@ -67,4 +109,4 @@ def _is_module(module: Module, func: ast.expr) -> bool:
     return False
 
 
-__all__ = ["gives_rows"]
+__all__ = ["along_the_last", "gives_rows", "gives_several"]

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.metrics.growing import squeezed
+from shardfix.analysis.metrics.networks import gives_several
 from shardfix.analysis.metrics.quantities import (
     BATCH,
     CONSTANT,
@@ -52,12 +53,15 @@ def item_of(values: Values, node: ast.Subscript) -> Value:
     if shaped is not None:
         return shaped
     base, index = values.of(node.value), node.slice
+    apart = ("constant", "sample") if base.kind in ("sample", "unknown") else ("constant",)
+    if any(values.of(b).kind not in apart for b in _bounds(index)):
+        return unknown(node)  # what is cut by the batch's own length goes by the place in the batch
     number = index.value if isinstance(index, ast.Constant) and isinstance(index.value, int) else None
     if base.kind == "batch":
         return BATCH if isinstance(index, ast.Slice) else SAMPLES
     if base.kind in ("items", "list"):
         return base.item(number) if not isinstance(index, ast.Slice) else UNKNOWN
-    place = values.of(index) if not isinstance(index, (ast.Slice, ast.Tuple)) else CONSTANT
+    place = _place(values, index)
     if base.kind in ("samples", "output", "examples") and (place.kind == "place" or place.kind == "sample"):
         hidden = squeezed(values.module, node.value, values.inside)  # of one sample it leaves nothing to count through
         return SAMPLE if _is_place(values, index) and hidden is None else unknown(hidden or node)
@@ -65,11 +69,11 @@ def item_of(values: Values, node: ast.Subscript) -> Value:
         named = isinstance(index, ast.Constant) and index.value in _OWN_LOSS
         columns = isinstance(index, ast.Tuple) and len(index.elts) > 1 and isinstance(index.elts[0], ast.Slice)
         if columns and isinstance(index, ast.Tuple) and _is_all(index.elts[0]):
-            return SAMPLES if all(_fixed(values, e) for e in index.elts[1:]) else unknown(node)
+            return _columns(values, Value("samples", deep=base.deep), index) or unknown(node)
         return _taken_from(values, node) if not named else unknown(node)
     if base.kind == "samples":
         if isinstance(index, ast.Tuple) and index.elts and _is_all(index.elts[0]):
-            return SAMPLES if all(_fixed(values, e) for e in index.elts[1:]) else unknown(node)
+            return _columns(values, base, index) or unknown(node)
         return Value("elements") if place.kind == "samples" else unknown(node)
     if base.kind == "transposed":
         return base if isinstance(index, ast.Slice) else SAMPLES if number is not None else unknown(node)
@@ -80,6 +84,33 @@ def item_of(values: Values, node: ast.Subscript) -> Value:
     if base.kind == "constant":
         return place if place.kind in ("constant", "sample", "samples") else unknown(node)
     return base if base.kind in ("sample", "unknown") else unknown(node)
+
+
+def _bounds(index: ast.expr) -> list[ast.expr]:
+    """What the slices of a subscript go from and to."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    slices = [p for p in parts if isinstance(p, ast.Slice)]
+    return [b for s in slices for b in (s.lower, s.upper, s.step) if b is not None]
+
+
+def _place(values: Values, index: ast.expr) -> Value:
+    """What an index is, of several parts what they are together."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    found = [values.of(p) for p in parts if not isinstance(p, ast.Slice)]
+    kinds = {v.kind for v in found} - {"constant"}
+    return CONSTANT if not kinds else next(v for v in found if v.kind != "constant") if len(kinds) == 1 else UNKNOWN
+
+
+def _columns(values: Values, rows: Value, index: ast.Tuple) -> Value | None:
+    """``x[:, 0]``, ``x[:, 1:]``, ``x[..., 0]``: the same columns of all rows; None where they are not."""
+    first, rest = index.elts[0], index.elts[1:]
+    if not all(_fixed(values, e) for e in rest):
+        return None
+    if isinstance(first, ast.Constant) and not rows.deep:
+        return None  # the last dimension may be that of the samples
+    new = any(isinstance(e, ast.Constant) and e.value is None for e in rest)
+    kept = all(isinstance(e, ast.Slice) or _is_all(e) for e in rest)
+    return Value("samples", whole=rows.whole, deep=new or (kept and bool(rest)))
 
 
 def _fixed(values: Values, index: ast.expr) -> bool:
@@ -94,8 +125,12 @@ def _taken_from(values: Values, node: ast.Subscript) -> Value:
         apart = (
             isinstance(index, ast.Tuple) and _is_all(index.elts[0]) and all(_fixed(values, e) for e in index.elts[1:])
         )
-        return OUTPUT if apart else unknown(node)
+        return Value("output") if apart else unknown(node)
     kind = values.of(index).kind
+    if isinstance(index, (ast.Constant, ast.UnaryOp)):
+        numbered = not (isinstance(index, ast.Constant) and isinstance(index.value, str))
+        if numbered and not gives_several(values.module, node.value):
+            return unknown(node)  # of a tensor it is the row of one sample
     return OUTPUT if kind == "constant" else Value("elements") if kind == "samples" else unknown(node)
 
 

@@ -44,12 +44,15 @@ class Value:
         items: the values of a tuple (``items``) by position, or the one that stands for all of a ``list``.
         what: for what is unknown, the expression that hides it.
         whole: whether it is seen to be whole numbers, of which a sum stays what it is as an ``int``.
+        deep: whether its rows are taken to have dimensions of their own: in what has none, the last dimension is that
+            of the samples.
     """
 
     kind: Kind
     items: tuple[Value, ...] = ()
     what: ast.AST | None = None
     whole: bool = False
+    deep: bool = False
 
     def item(self, index: int | None = None) -> Value:
         """One of the values of a tuple or a list."""
@@ -57,7 +60,7 @@ class Value:
             return self.items[0]
         if self.kind == "items" and index is not None and -len(self.items) <= index < len(self.items):
             return self.items[index]
-        return UNKNOWN if self.kind in ("items", "unknown") else Value(self.kind, whole=self.whole)
+        return UNKNOWN if self.kind in ("items", "unknown") else Value(self.kind, whole=self.whole, deep=self.deep)
 
 
 UNKNOWN = Value("unknown")
@@ -67,7 +70,7 @@ SAMPLE = Value("sample")
 COUNT = Value("count", whole=True)
 SUM = Value("sum")
 MEAN = Value("mean")
-OUTPUT = Value("output")
+OUTPUT = Value("output", deep=True)
 BATCH = Value("batch")
 
 
@@ -90,10 +93,10 @@ def either(values: list[Value]) -> Value:
     if len(set(values)) == 1:
         return values[0]
     if len(kinds) == 1 and not any(v.items for v in values):
-        least = replace(values[0], whole=all(v.whole for v in values))
+        least = replace(values[0], whole=all(v.whole for v in values), deep=all(v.deep for v in values))
         return next((v for v in values if v.what is not None), least)
     if kinds <= {"samples", "output"}:
-        return OUTPUT
+        return replace(OUTPUT, deep=all(v.deep for v in values))
     if kinds <= {"sample", "constant"}:
         return SAMPLE
     if kinds <= TOTALS:
@@ -111,13 +114,14 @@ def paired(left: Value, right: Value) -> Value:
     if "time" in kinds:
         return Value("time")
     kinds -= {"constant"}
+    deep = left.deep or right.deep
     if not kinds:
         return CONSTANT
     if len(kinds) == 1:
         (kind,) = kinds
-        return Value(kind) if kind in ROWS | {"step"} else UNKNOWN
+        return Value(kind, deep=deep) if kind in ROWS | {"step"} else UNKNOWN
     if kinds == {"samples", "output"}:
-        return SAMPLES
+        return replace(SAMPLES, deep=deep)
     if "transposed" in kinds and kinds <= {"transposed", "samples", "output"}:
         return UNKNOWN  # which of its dimensions holds the samples depends on the other one's shape
     return UNKNOWN

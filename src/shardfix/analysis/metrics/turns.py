@@ -12,7 +12,6 @@ from shardfix.analysis.metrics.growing import squeezed
 from shardfix.analysis.metrics.quantities import (
     BATCH,
     CONSTANT,
-    OUTPUT,
     SAMPLE,
     SAMPLES,
     UNKNOWN,
@@ -73,6 +72,9 @@ def iterated(values: Values, iterable: ast.expr) -> Value:
     if isinstance(iterable, ast.Call) and not isinstance(iterable.func, ast.Attribute):
         name = last_name(iterable.func)
         if name == "zip" and iterable.args:
+            through = [_through_batch(values, a) for a in iterable.args]
+            if any(through) and not all(through):
+                return unknown(iterable)  # the rows of each batch meet the first of something else, or the next ones
             parts = [iterated(values, a) for a in iterable.args]
             if any(p.kind == "sample" for p in parts) and all(p.kind in ("sample", "output") for p in parts):
                 return SAMPLE
@@ -96,6 +98,17 @@ def iterated(values: Values, iterable: ast.expr) -> Value:
     if value.kind in ("output", "constant", "sample"):
         return value
     return unknown(iterable)
+
+
+def _through_batch(values: Values, iterable: ast.expr) -> bool:
+    """Whether what is gone through is the batch, sample by sample."""
+    while isinstance(iterable, ast.Call) and not isinstance(iterable.func, ast.Attribute) and iterable.args:
+        if last_name(iterable.func) == "range":
+            return any(values.of(a).kind == "count" for a in iterable.args)
+        if last_name(iterable.func) not in ("enumerate", "tqdm", "list", "tuple", "reversed"):
+            break
+        iterable = iterable.args[0]
+    return values.of(iterable).kind in ("samples", "examples", "output")
 
 
 def _of_sample(values: Values, counted: ast.Call) -> bool:
@@ -149,7 +162,7 @@ def comprehended(values: Values, node: ast.AST) -> Value:
             return Value("elements") if value.kind in ("sample", "constant") else unknown(node)
         return SAMPLES if value.kind in ("sample", "constant") else unknown(node)
     if turn.kind == "output" and len(generators) == 1 and not generator.ifs:
-        return OUTPUT
+        return Value("output")
     value = values.of(element)
     if turn.kind in ("constant", "sample") and value.kind in ("constant", "sample", "time"):
         return values.together([element, *(g.iter for g in generators)])

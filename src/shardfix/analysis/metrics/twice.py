@@ -135,8 +135,9 @@ def _calls_collective(module: Module, function: ast.AST, depth: int, seen: set[a
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function or module without those of the functions and classes in it."""
-    stack: list[ast.AST] = list(getattr(scope, "body", []))
+    """The nodes of a function, lambda or module without those of the functions and classes in it."""
+    body = getattr(scope, "body", [])
+    stack: list[ast.AST] = list(body) if isinstance(body, list) else [body]
     while stack:
         node = stack.pop()
         yield node

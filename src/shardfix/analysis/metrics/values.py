@@ -9,10 +9,11 @@ from dataclasses import replace
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import default_of
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import arguments_of
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.changing import changed_in_place, is_list
+from shardfix.analysis.metrics.forwards import mixes
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
-from shardfix.analysis.metrics.networks import gives_rows
+from shardfix.analysis.metrics.networks import along_the_last, gives_rows
 from shardfix.analysis.metrics.parts import attribute_of, item_of
 from shardfix.analysis.metrics.quantities import (
     BATCH,
@@ -34,7 +35,11 @@ from shardfix.analysis.metrics.turns import bound, comprehended, iterated
 _LOOPS = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _DEPTH = 3  # project functions that are read inside one another
-_OWN_LOSS = frozenset({"loss", "losses"})
+# Decorators after which a function gives what it gives.
+_DECORATORS = frozenset(
+    {"no_grad", "inference_mode", "staticmethod", "classmethod", "property", "script", "autocast", "enable_grad"}
+    | {"set_grad_enabled", "compile", "jit", "lru_cache", "cache", "override", "typechecked", "unused", "ignore"}
+)
 
 
 class Values:
@@ -267,7 +272,7 @@ class Values:
         left, right = self.of(node.left), self.of(node.comparators[0])
         found = paired(left, right)
         if found.kind == "output":
-            return Value("samples", whole=True)
+            return Value("samples", whole=True, deep=found.deep)
         return replace(found, whole=True) if found.kind in ROWS else found
 
     def _chosen(self, node: ast.IfExp) -> Value:
@@ -315,7 +320,7 @@ class Values:
 
     def _returned(self, call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
         """What a function returns for these arguments."""
-        if self.depth >= _DEPTH or isinstance(function, ast.AsyncFunctionDef):
+        if self.depth >= _DEPTH or isinstance(function, ast.AsyncFunctionDef) or _is_wrapped(function):
             return unknown(call)
         given: dict[str, Value] = {}
         for argument in arguments_of(call):
@@ -359,8 +364,16 @@ class Values:
         if kinds == {"sample"}:
             return SAMPLE
         if kinds <= {"samples", "output", "batch", "examples", "elements"} and gives_rows(self.module, call):
-            return OUTPUT
+            flat = any(v.kind in ("samples", "output") and not v.deep for v in values)
+            flat = flat and along_the_last(self.module, call)
+            return unknown(call) if flat or mixes(self.module, call) else OUTPUT
         return unknown(call)
+
+
+def _is_wrapped(function: ast.FunctionDef) -> bool:
+    """Whether a decorator that is not known may make something else of what a function gives."""
+    names = (last_name(d.func if isinstance(d, ast.Call) else d) for d in function.decorator_list)
+    return any(name not in _DECORATORS for name in names)
 
 
 def _of_kind(test: ast.expr) -> bool:

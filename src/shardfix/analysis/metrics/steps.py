@@ -1,0 +1,306 @@
+"""The steps of the way to a node within its function: what must be alike on all ranks, and what is not known to be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_Loop = (ast.For, ast.AsyncFor, ast.While)
+_Comprehension = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# What is evaluated as a whole, each part of it once.
+_WHOLE = (
+    *(ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Raise, ast.Delete, ast.Call, ast.keyword),
+    *(ast.Starred, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set),
+    *(ast.Dict, ast.JoinedStr, ast.FormattedValue, ast.NamedExpr),
+)
+_TAKES_ALL = frozenset({"list", "tuple", "set", "dict", "sorted", "sum", "max", "min", "mean", "fsum", "join", "array"})
+_LEAVES = ("exit", "_exit", "quit")
+# Contexts in which every rank does what it does without them: none waits, and none gets over an exception.
+_CONTEXTS = frozenset(
+    {"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast", "open", "tqdm", "trange", "nullcontext"}
+    | {"profile", "record_function", "Profiler", "profiler", "timer", "Timer", "timeit", "catch_warnings", "closing"}
+    | {"redirect_stdout", "redirect_stderr", "device", "no_sync", "Progress", "progress_bar", "SummaryWriter", "Pool"}
+    | {"TemporaryDirectory", "NamedTemporaryFile", "set_default_dtype", "average_parameters", "sdp_kernel", "stream"}
+    | {"sdpa_kernel", "logging_redirect_tqdm", "detect_anomaly", "set_detect_anomaly", "fork_rng", "emit_nvtx", "range"}
+    | {"ema_scope", "ThreadPoolExecutor", "ProcessPoolExecutor", "deterministic_algorithms", "disable_progress_bar"}
+)
+_WAITS = re.compile(r"barrier|all_reduce|all_gather|broadcast|wait_for|rank|main_process|is_master")
+CAUGHT = "what is raised on one rank is caught here, and that rank goes on while the others wait for it"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """One thing that the way to a node goes through.
+
+    Args:
+        kind: ``test``: its truth must be alike on all ranks; ``turns``: it must have as many items on all; ``dies``: a
+            condition under which a program ends, which may not go by the rank; ``unknown``: nothing makes it alike.
+    """
+
+    node: ast.AST
+    kind: Literal["test", "turns", "dies", "unknown"]
+    why: str = ""
+
+
+def steps(module: Module, node: ast.AST) -> Iterator[Step]:
+    """The steps of one function that the way to a node goes through, from the inside out."""
+    previous: ast.AST = node
+    for outer in module.around(node):
+        if isinstance(previous, ast.stmt):
+            yield from _beside(module, previous, outer)
+        if isinstance(outer, (*_Function, ast.Module)):
+            return
+        yield from _through(module, outer, previous)
+        previous = outer
+
+
+def _through(module: Module, outer: ast.AST, previous: ast.AST) -> Iterator[Step]:
+    """What leads from a node to one directly within it."""
+    if isinstance(outer, (ast.If, ast.IfExp)):
+        if previous is not outer.test:
+            yield Step(outer.test, "test")
+    elif isinstance(outer, ast.While):
+        if previous is not outer.test:
+            yield Step(outer.test, "test")
+        if previous in outer.orelse:
+            yield from _leaving(outer.body, turns=True)
+    elif isinstance(outer, ast.For):
+        if previous is not outer.iter:
+            yield Step(outer, "turns")
+        if previous in outer.orelse:
+            yield from _leaving(outer.body, turns=True)
+    elif isinstance(outer, ast.BoolOp):
+        for value in outer.values[: next((i for i, v in enumerate(outer.values) if v is previous), 0)]:
+            yield Step(value, "test")
+    elif isinstance(outer, ast.Compare):
+        for value in outer.comparators[:-1] if previous in outer.comparators[1:] else ():
+            yield Step(value, "test")
+    elif isinstance(outer, _Comprehension):
+        yield from _comprehension(module, outer, previous)
+    elif isinstance(outer, ast.comprehension):
+        pass  # said with what it is part of
+    elif isinstance(outer, ast.With):
+        inside = outer.items if previous in outer.body else outer.items[: _index(outer.items, previous)]
+        for item in inside:
+            yield from _context(module, item.context_expr, outer)
+    elif isinstance(outer, ast.withitem):
+        pass
+    elif isinstance(outer, ast.Try) or type(outer).__name__ == "TryStar":
+        yield from _tried(module, outer, previous)
+    elif isinstance(outer, ast.ExceptHandler):
+        yield Step(outer, "unknown", "it is where one rank comes to that an exception is raised on")
+    elif isinstance(outer, ast.Match):
+        if previous is not outer.subject:
+            yield Step(outer.subject, "test")
+            yield from (Step(c.guard, "test") for c in outer.cases if c.guard is not None)
+    elif isinstance(outer, ast.match_case):
+        pass
+    elif isinstance(outer, ast.Assert):
+        if previous is not outer.test:
+            yield Step(outer, "unknown", "the message of an assertion is made where that fails only")
+    elif isinstance(outer, (ast.Yield, ast.YieldFrom, ast.Await)):
+        pass  # said of the function
+    elif not isinstance(outer, _WHOLE):
+        what = type(outer).__name__
+        yield Step(outer, "unknown", f"whether all ranks come through this statement ({what}) is not known")
+
+
+def _index(items: list[ast.withitem], item: ast.AST) -> int:
+    return next((i for i, other in enumerate(items) if other is item), len(items))
+
+
+def _comprehension(module: Module, outer: ast.expr, previous: ast.AST) -> Iterator[Step]:
+    generators: list[ast.comprehension] = getattr(outer, "generators", [])
+    if generators and previous is generators[0] and len(generators) == 1 and not generators[0].ifs:
+        return  # what it goes over, once
+    for generator in generators:
+        yield Step(generator, "turns")
+        yield from (Step(test, "test") for test in generator.ifs)
+    if isinstance(outer, ast.GeneratorExp):
+        call = module.parents.get(outer)
+        if not (isinstance(call, ast.Call) and last_name(call.func) in _TAKES_ALL):
+            yield Step(outer, "unknown", "how much of a generator each rank takes is not seen")
+
+
+# -- contexts and exceptions --------------------------------------------------------------------------------------
+
+
+def _context(module: Module, entered: ast.expr, statement: ast.AST) -> Iterator[Step]:
+    if isinstance(entered, ast.Call) and last_name(entered.func) == "suppress":
+        yield Step(statement, "unknown", CAUGHT)
+    elif not _is_known(module, entered, 0):
+        text = " ".join(ast.unparse(entered).split())[:60]
+        yield Step(entered, "unknown", f"what `with {text}` does on each rank is not known: some may wait in it")
+
+
+def _is_known(module: Module, entered: ast.expr, depth: int) -> bool:
+    """Whether a context neither keeps a rank waiting nor gets over an exception."""
+    if depth > 3:
+        return False
+    if isinstance(entered, ast.IfExp):
+        return _is_known(module, entered.body, depth) and _is_known(module, entered.orelse, depth)
+    if isinstance(entered, (ast.Name, ast.Attribute)):
+        found = [d.value for d in module.bindings.reaching(entered)]
+        if not found and isinstance(entered, ast.Attribute):
+            cls = module.class_of(entered)
+            found = [d.value for d in module.attribute_values(cls, entered.attr)] if cls is not None else []
+        return bool(found) and all(v is not None and _is_known(module, v, depth + 1) for v in found)
+    if not isinstance(entered, ast.Call):
+        return False
+    functions = module.called_functions(entered)
+    classes = module.project_classes(entered.func)
+    if classes:
+        return all(_class_is_plain(c) for c in classes)
+    if functions:
+        return all(_function_is_plain(module, f) for f in functions)
+    if last_name(entered.func) in _CONTEXTS:
+        return True
+    made = [d.value for d in module.bindings.reaching(entered.func)]  # amp_autocast = torch.cuda.amp.autocast
+    return bool(made) and all(v is not None and _stands_for(v) for v in made)
+
+
+def _stands_for(node: ast.expr) -> bool:
+    if isinstance(node, ast.IfExp):
+        return _stands_for(node.body) and _stands_for(node.orelse)
+    if isinstance(node, ast.Call) and last_name(node.func) == "partial" and node.args:
+        return _stands_for(node.args[0])
+    if isinstance(node, ast.Lambda):
+        return isinstance(node.body, ast.Call) and last_name(node.body.func) in _CONTEXTS
+    return last_name(node) in _CONTEXTS
+
+
+def _class_is_plain(cls: ast.ClassDef) -> bool:
+    methods = [s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name in ("__enter__", "__exit__")]
+    leave = [s for s in methods if s.name == "__exit__"]
+    gets_over = [n for s in leave for n in ast.walk(s) if isinstance(n, ast.Return) and not _is_falsy(n.value)]
+    return len(methods) == 2 and not gets_over and not any(_WAITS.search(ast.unparse(s)) for s in methods)
+
+
+def _is_falsy(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and not value.value)
+
+
+def _function_is_plain(module: Module, function: ast.AST) -> bool:
+    decorators = [last_name(d) for d in getattr(function, "decorator_list", [])]
+    if decorators != ["contextmanager"] or _WAITS.search(ast.unparse(function)):
+        return False
+    return not any(isinstance(n, ast.ExceptHandler) and not gives_up(n) for n in ast.walk(function))
+
+
+def _tried(module: Module, outer: ast.AST, previous: ast.AST) -> Iterator[Step]:
+    handlers: list[ast.ExceptHandler] = getattr(outer, "handlers", [])
+    if previous in getattr(outer, "body", []) or previous in getattr(outer, "orelse", []):
+        inside = module.function(outer) is not None
+        goes_on = inside or (isinstance(outer, ast.stmt) and outer in module.block(outer)[:-1])
+        found = next((h for h in handlers if not gives_up(h)), None) if goes_on else None
+        if found is not None:
+            yield Step(found, "unknown", CAUGHT)
+    elif previous in getattr(outer, "finalbody", []) and handlers:
+        yield Step(outer, "unknown", "it is run where an exception is raised on one rank as well")
+
+
+def gives_up(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends the program, or raises again."""
+    caught = ast.unparse(handler.type) if handler.type is not None else ""
+    if caught and all(n in ("KeyboardInterrupt", "SystemExit") for n in re.findall(r"\w+", caught)):
+        return True
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) or _ends(last)
+
+
+def _ends(statement: ast.AST) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Call) and last_name(value.func) in _LEAVES
+
+
+# -- what stands before, and behind in a loop ---------------------------------------------------------------------
+
+
+def _beside(module: Module, statement: ast.stmt, outer: ast.AST) -> Iterator[Step]:
+    """What of the block of a statement keeps a rank from it: statements before it, and in a loop those behind it."""
+    block = module.block(statement)
+    place = block.index(statement) if statement in block else 0
+    yield from _leaving(block[:place], turns=True)
+    if isinstance(outer, _Loop) and statement in outer.body:
+        yield from _leaving([*block[place + 1 :], *([statement] if place < len(block) else [])], turns=False)
+    waits = [s for s in block[:place] if isinstance(s, ast.If) and _barrier(s)]
+    if len(waits) % 2 and any(isinstance(s, ast.If) and _barrier(s) for s in block[place + 1 :]):
+        yield Step(waits[-1], "unknown", "ranks wait for one another here, and the others come to the evaluation first")
+
+
+def _barrier(statement: ast.If) -> bool:
+    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+    return any(last_name(c.func) in ("barrier", "wait_for_everyone", "synchronize", "wait") for c in calls) and bool(
+        re.search(r"rank|main|master", ast.unparse(statement.test))
+    )
+
+
+def _leaving(statements: Iterable[ast.stmt], *, turns: bool) -> Iterator[Step]:
+    """The conditions under which statements go no further, or go to the next turn.
+
+    Args:
+        turns: whether to go on to the next turn leaves what is asked for.
+    """
+    for s in statements:
+        yield from _leavers(s, [], loops=0, turns=turns)
+
+
+def _leavers(node: ast.AST, way: list[Step], *, loops: int, turns: bool) -> Iterator[Step]:
+    """What leads to each statement within a node that goes no further.
+
+    Args:
+        way: what leads to the node.
+        loops: the loops around it that are within what is asked of.
+    """
+    if isinstance(node, (*_Function, ast.ClassDef)):
+        return
+    returns = isinstance(node, ast.Return)
+    stops = (isinstance(node, ast.Break) and not loops) or (turns and isinstance(node, ast.Continue) and not loops)
+    if returns or stops:
+        yield from way
+        return
+    if isinstance(node, ast.Raise) or _ends(node) or isinstance(node, ast.Assert):
+        fails = isinstance(node, (ast.Raise, ast.Assert)) or _with_a_code(node)
+        mine = [*way, Step(node.test, "test")] if isinstance(node, ast.Assert) else way
+        # Where a program fails, what started its ranks ends them all.
+        yield from (Step(s.node, "dies") if fails and s.kind == "test" else s for s in mine if s.kind != "turns")
+        return
+    if isinstance(node, ast.If):
+        for s in (*node.body, *node.orelse):
+            yield from _leavers(s, [*way, Step(node.test, "test")], loops=loops, turns=turns)
+    elif isinstance(node, _Loop):
+        asked = Step(node.test, "test") if isinstance(node, ast.While) else Step(node, "turns")
+        for s in node.body:
+            yield from _leavers(s, [*way, asked], loops=loops + 1, turns=turns)
+        for s in node.orelse:
+            yield from _leavers(s, [*way, asked], loops=loops, turns=turns)
+    elif isinstance(node, ast.ExceptHandler):
+        why = "where an exception is raised on one rank only, that rank goes no further here"
+        for s in node.body:
+            yield from _leavers(s, [*way, Step(node, "unknown", why)], loops=loops, turns=turns)
+    elif isinstance(node, ast.Match):
+        for case in node.cases:
+            tests = [Step(node.subject, "test"), *([Step(case.guard, "test")] if case.guard is not None else [])]
+            for s in case.body:
+                yield from _leavers(s, [*way, *tests], loops=loops, turns=turns)
+    else:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.stmt, ast.ExceptHandler)):
+                yield from _leavers(child, way, loops=loops, turns=turns)
+
+
+def _with_a_code(statement: ast.AST) -> bool:
+    """Whether an exit tells of a failure: ``sys.exit(1)``, ``exit("no data")``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    given = call.args[:1] if isinstance(call, ast.Call) else []
+    return bool(given) and not (isinstance(given[0], ast.Constant) and given[0].value in (0, None))
+
+
+__all__ = ["CAUGHT", "Step", "gives_up", "steps"]
