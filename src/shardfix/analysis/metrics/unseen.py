@@ -16,7 +16,7 @@ _DISTRIBUTED = "torch.distributed."
 # What of torch.distributed neither combines nor sends anything.
 _HARMLESS = frozenset(
     {"barrier", "monitored_barrier", "init_process_group", "destroy_process_group", "is_available", "ReduceOp"}
-    | {"is_initialized", "is_torchelastic_launched", "new_group", "all_reduce"}  # all_reduce: looked at as it is
+    | {"is_initialized", "is_torchelastic_launched", "new_group"}
 )
 _COMBINES = re.compile(r"reduce|gather|scatter|broadcast|^i?send$|^i?recv$|all_to_all")
 _TO_OTHERS = frozenset({"put", "put_nowait", "send", "send_bytes", "isend", "rpc_sync", "rpc_async"})
