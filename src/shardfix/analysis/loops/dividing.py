@@ -40,7 +40,7 @@ class Divided:
         blocks: every block whose statements are told apart.
         shared: what all ranks do; of an opened compound statement that is its head.
         opened: compound statements whose inner blocks are told apart as well.
-        wrapped: calls among the targets that stand inside of what shows or writes their result.
+        wrapped: calls among the targets in statements that show or write their result, which one process does alone.
     """
 
     module: Module
@@ -55,10 +55,11 @@ class Divided:
 
     def kept(self) -> Iterator[tuple[ast.stmt, ast.stmt]]:
         """The runs of statements that one process goes on doing alone: the first and the last of each."""
+        alone = {statement for _, statement in self.wrapped}
         for block in self.blocks:
             run: list[ast.stmt] = []
             for s in block:
-                if s in self.shared:
+                if s in self.shared and s not in alone:
                     if run:
                         yield run[0], run[-1]
                     run = []
@@ -69,8 +70,9 @@ class Divided:
 
     def parts(self) -> Iterator[ast.AST]:
         """What all ranks do: whole statements, and of opened ones what stands in their heads."""
+        calls = {statement: call for call, statement in self.wrapped}
         for s in self.shared:
-            yield from heads(s) if s in self.opened else (s,)
+            yield from heads(s) if s in self.opened else (calls.get(s, s),)
 
     def unit_of(self, node: ast.AST) -> ast.stmt | None:
         """The innermost statement that is told apart and that a node belongs to; None for one outside."""
@@ -315,9 +317,12 @@ def leaving(s: ast.stmt) -> ast.AST | None:
 
 
 def _loads(node: ast.AST) -> Iterable[ast.expr]:
+    """The names and attributes that are read; what is added to is read too."""
     for n in ast.walk(node):
         if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
             yield n
+        elif isinstance(n, ast.AugAssign) and isinstance(n.target, (ast.Name, ast.Attribute)):
+            yield n.target
 
 
 def _root(node: ast.AST) -> str:
