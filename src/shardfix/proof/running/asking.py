@@ -8,18 +8,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 PROBE = 24  # a multiple of W*B for the commonest small batch sizes
+EPOCHS = 3  # at the size that is a multiple of ranks times batch size: a schedule of two epochs shows in the third
+FEWER = 2  # at the other sizes, which are for padding and for steps: what a pass leaves behind shows in the next one
 LARGEST = 1 << 13  # a pass over more samples would take seconds
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One run of a variant of a recipe; ``unknown`` are its booleans and what they are taken to be."""
+    """One run of a variant of a recipe; ``unknown`` are its booleans and what they are taken to be.
+
+    A ``probe`` is there to tell the batch size, and is read only if its size is one that tells right from wrong.
+    """
 
     variant: str
     world: int
     grouped: bool
     size: int
     unknown: tuple[tuple[str, bool], ...] = ()
+    epochs: int = EPOCHS
+    probe: bool = False
 
 
 def observe(
@@ -30,31 +37,41 @@ def observe(
     worlds = recipe["worlds"] or ([nproc, nproc + 1] if recipe["owner"] != "single" else [])
     places = [(world, True) for world in worlds] or [(1, False)]
     rows = [tuple(row.items()) for row in assignments(list(recipe["unknown"]))]
-    seen = dict((yield [Ask(v, *places[0], PROBE, row) for row in rows for v in reversed(variants)]))
-
-    def batch_of(place: tuple[int, bool], size: int, row: tuple[tuple[str, bool], ...]) -> int | None:
-        built = [seen[Ask(v, *place, size, row)]["declared"]["batch_size"] for v in reversed(variants)]
-        return next((size for size in built if size), None)
+    probed = yield [Ask(v, *places[0], PROBE, row, probe=True) for row in rows for v in reversed(variants)]
+    seen = {replace(ask, probe=False): result for ask, result in probed.items() if result["read"]}
+    # the project's own code may keep anything from one pass to the next; and an order that is to be seen to repeat is
+    # looked for at every size
+    fewer = FEWER if recipe["imports"] is None and recipe["expect"] != "frozen-epoch" else EPOCHS
 
     # in more ranks a batch is mostly as large: what is asked at once is asked again only where it is not
-    batches = {(row, place): batch_of(places[0], PROBE, row) for row in rows for place in places}
+    batches: dict[Any, int | None] = {}
+    for row in rows:
+        told = [probed[Ask(v, *places[0], PROBE, row, probe=True)] for v in reversed(variants)]
+        batches.update(dict.fromkeys(((row, place) for place in places), batch_of(told)))
     for _ in range(2):
         sizes = {(row, place): sizes_for(batches[row, place], place[0]) for row in rows for place in places}
         for row, place in sizes:
             if place != places[0]:
                 sizes[row, place] = sizes[row, place][1:2]  # more ranks are for the padding: the ragged size
-        shared: dict[Any, list[Ask]] = {row: [] for row in rows}
+        shared: dict[Any, list[list[Ask]]] = {where: [] for where in sizes}
         alone: dict[Any, list[list[Ask]]] = {}
         # with data-parallel groups, the ranks of one model are what one process is
         single = (worlds[0] // 2, True) if recipe["worlds"] else (1, False)
         for row in rows:
+            even = sizes[row, places[0]][0]
+            every = {
+                size: EPOCHS if size == even else fewer for place in places for size in sizes[row, place]
+            }  # as often in one process as in several
             for place in places if worlds else ():
-                shared[row] += [Ask(v, *place, size, row) for size in sizes[row, place] for v in variants]
-            every = dict.fromkeys(size for place in places for size in sizes[row, place])
-            alone[row] = [[Ask(v, single[0], single[1], size, row) for v in variants] for size in every]
-        wanted = [ask for row in rows for ask in (*shared[row], *itertools.chain(*alone[row])) if ask not in seen]
-        seen.update((yield wanted))
-        found = {(row, place): batch_of(place, sizes[row, place][0], row) for row, place in batches if worlds}
+                shared[row, place] = [
+                    [Ask(v, *place, size, row, every[size]) for v in variants] for size in sizes[row, place]
+                ]
+            alone[row] = [[Ask(v, single[0], single[1], size, row, every[size]) for v in variants] for size in every]
+        pairs = [pair for row in rows for place in places for pair in (*shared[row, place], *alone[row])]
+        # one program after the other, so that it is sent once for all its sizes
+        wanted = [pair[n] for n in range(len(variants)) for pair in pairs if pair[n] not in seen]
+        seen.update((yield list(dict.fromkeys(wanted))))
+        found = {where: batch_of([seen[ask] for ask in reversed(pairs[0])]) for where, pairs in shared.items() if pairs}
         if all(size in (None, batches[where]) for where, size in found.items()) or not wanted:
             break
         batches.update({where: size for where, size in found.items() if size})
@@ -66,7 +83,7 @@ def observe(
     seen.update((yield again))
     order: list[Ask] = []
     for row in rows:
-        order += shared[row]
+        order += [ask for place in places for pair in shared[row, place] for ask in pair]
         for pair in alone[row]:
             order += pair
             order += [inside for ask in pair if (inside := replace(ask, grouped=True)) in again]
@@ -82,6 +99,11 @@ def observe(
         }
         for ask in order
     ]
+
+
+def batch_of(results: list[dict[str, Any]]) -> int | None:
+    """The batch size of the first of several loaders that has one."""
+    return next((size for result in results if (size := result["declared"]["batch_size"])), None)
 
 
 def sizes_for(batch_size: int | None, world: int) -> list[int]:

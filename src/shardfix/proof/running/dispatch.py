@@ -13,11 +13,12 @@ import os
 import selectors
 import signal
 import time
-from typing import Any
+from collections import deque
+from typing import Any, NamedTuple
 
 from .forking import Forked
-from .program import NOT_BUILT
-from .serving import serve
+from .program import NOT_BUILT, Program, Task
+from .serving import serve, tasks_to_json
 from .standard_input import STDIN, ParentGone
 
 STAGES = (
@@ -27,26 +28,33 @@ STAGES = (
     "while it waited for a batch",
     "while the project's code was imported",
 )
+NOTHING: dict[str, Any] = {"epochs": "[]", "error": "", "where": "", "unable": "", "value": None, "share": None}
 STARVED = 6  # times as long where the machine does not let a rank run
 IMPORTING = 5  # times as long as a rank may take for any other step
 
 
-class Group:
-    """Ranks that share one process group (or one process without), forked when they are first needed.
+class Where(NamedTuple):
+    """Where a program runs: how many ranks, in one process group or without (then one process).
 
     ``imports``: the folders that trusted programs import from; such ranks run nothing else.
     """
 
-    def __init__(self, world: int, grouped: bool, imports: tuple[str, ...] | None = None) -> None:
-        self.world = world
-        self.grouped = grouped
-        self.imports = imports
+    world: int
+    grouped: bool
+    imports: tuple[str, ...] | None
+
+
+class Group:
+    """Ranks that are forked when they are first needed, and again after they were ended."""
+
+    def __init__(self, where: Where) -> None:
+        self.where = where
         self.forked: Forked | None = None
 
     def open(self) -> Forked:
         if self.forked is None:
-            self.forked = Forked(self.world)
-            self.forked.start(lambda seat: serve(seat, self.world, self.grouped, self.imports))
+            self.forked = Forked(self.where.world)
+            self.forked.start(lambda seat: serve(seat, *self.where))
         return self.forked
 
     def close(self) -> None:
@@ -54,7 +62,7 @@ class Group:
             self.forked.close()
             self.forked = None
 
-    def run(self, task: dict[str, Any], patience: float) -> dict[str, Any]:
+    def run(self, task: Task, patience: float) -> dict[str, Any]:
         """Put one program through all ranks; ranks that stop or die are part of the answer."""
         batch = Batch(self, [task], patience)
         run_batches([batch])
@@ -69,13 +77,13 @@ class Batch:
     run alone has no result here, so that nothing waits for it.
     """
 
-    def __init__(self, group: Group, tasks: list[dict[str, Any]], patience: float, put_off: bool = False) -> None:
+    def __init__(self, group: Group, tasks: list[Task], patience: float, put_off: bool = False) -> None:
         self.group = group
         self.tasks = tasks
         self.patience = patience
         self.put_off = put_off
         self.results: list[dict[str, Any] | None] = []
-        self.stuck: dict[str, dict[str, Any]] = {}
+        self.stuck: dict[Program, dict[str, Any]] = {}
         self.used: list[float] | None = None
         self.end = len(tasks)
         self.alone = False
@@ -88,11 +96,11 @@ class Batch:
         """Give the ranks the programs from the first one on, up to the end."""
         self.alone = self.end == self.first + 1 and self.group.forked is None
         self.forked = self.group.open()
-        self.answers: list[list[dict[str, Any]]] = [[] for _ in range(self.forked.world)]
+        self.answers: list[deque[dict[str, Any]]] = [deque() for _ in range(self.forked.world)]
         self.parts = [b""] * self.forked.world
         self.ended: dict[int, str] = {}
         self.seen, self.moved = bytes(self.forked.memory), time.monotonic()
-        line = json.dumps(self.tasks[self.first : self.end], separators=(",", ":")).encode() + b"\n"
+        line = tasks_to_json(self.tasks[self.first : self.end])
         for rank, fd in enumerate(self.forked.commands):
             selector.register(self.forked.answers[rank], selectors.EVENT_READ, (self, rank))
             data = line
@@ -112,15 +120,14 @@ class Batch:
 
     def settle(self, selector: selectors.BaseSelector) -> bool:
         """Take the answers that all ranks have given; whether there is nothing left to do."""
-        group = self.group
         while self.first < self.end and all(self.answers):
-            answers = {rank: self.answers[rank][0] for rank in range(group.world)}
+            answers = {rank: given[0] for rank, given in enumerate(self.answers)}
             steady = in_step(list(answers.values()))
             if not steady and not self.alone:
                 return self.suspect(selector)
-            for rank in range(group.world):
-                del self.answers[rank][0]
-            self.results.append(result_of(group.world, answers, {}))
+            for given in self.answers:
+                given.popleft()
+            self.results.append(result_of(self.forked.world, answers, {}))
             if not steady:
                 return self.restart(selector, len(self.tasks))
         if self.first == self.end:
@@ -140,7 +147,7 @@ class Batch:
         if now != self.seen:
             self.seen, self.moved = now, time.monotonic()
         # where one rank has raised, the others may wait for it in vain
-        broken = any(answer["error"] for answers in self.answers for answer in answers[:1])
+        broken = any(answers[0]["error"] for answers in self.answers if answers)
         wait = min(self.patience, 2.0) if broken else self.patience
         stages = [self.forked.place(rank)[0] for rank in range(self.forked.world)]
         wait *= IMPORTING if 4 in stages else 1
@@ -161,16 +168,15 @@ class Batch:
 
     def stopped(self, selector: selectors.BaseSelector) -> bool:
         """Some rank died or does not come on."""
-        group = self.group
         if self.alone:
-            if self.ended and len(self.ended) + sum(map(bool, self.answers)) < group.world:
+            if self.ended and len(self.ended) + sum(map(bool, self.answers)) < self.forked.world:
                 if time.monotonic() - self.moved <= min(self.patience, 2.0):
                     return False  # the others may still end by themselves
             answers = {rank: given[0] for rank, given in enumerate(self.answers) if given}
-            missing = [rank for rank in range(group.world) if rank not in answers]
-            stops = {rank: self.ended.get(rank) or where(self.forked, rank) for rank in missing}
-            self.results.append(result_of(group.world, answers, stops))
-            self.stuck[text_of(self.tasks[self.first - 1])] = self.results[-1] or {}
+            missing = [rank for rank in range(self.forked.world) if rank not in answers]
+            stops = {rank: self.ended.get(rank) or stands(self.forked, rank) for rank in missing}
+            self.results.append(result_of(self.forked.world, answers, stops))
+            self.stuck[self.tasks[self.first - 1].program] = self.results[-1] or {}
             self.same_again()
             return self.restart(selector, len(self.tasks))
         done = min((len(self.answers[rank]) for rank in self.ended), default=0)
@@ -188,8 +194,8 @@ class Batch:
 
     def same_again(self) -> None:
         """What has hung once is not waited for again: the same program at the next sizes gets the same result."""
-        text = text_of(self.tasks[self.first - 1])
-        while self.first < len(self.tasks) and text_of(self.tasks[self.first]) == text:
+        program = self.tasks[self.first - 1].program
+        while self.first < len(self.tasks) and self.tasks[self.first].program == program:
             self.results.append(self.results[-1])
 
     def restart(self, selector: selectors.BaseSelector, end: int) -> bool:
@@ -214,7 +220,7 @@ def how_it_ended(end: str, code: int) -> str:
     return f"the process left with exit code {code}"
 
 
-def where(forked: Forked, rank: int) -> str:
+def stands(forked: Forked, rank: int) -> str:
     """Where a rank that does not answer stands: its stage, and the call it is in."""
     stage, _, epoch, step = forked.place(rank)
     place = STAGES[stage]
@@ -240,29 +246,23 @@ def in_step(answers: list[dict[str, Any]]) -> bool:
     counts = {answer["collectives"] for answer in answers}
     if None not in counts:
         return len(counts) == 1
-    steps = {tuple(len(epoch) for epoch in answer["epochs"]) for answer in answers}
+    steps = {tuple(len(epoch) for epoch in json.loads(answer["epochs"])) for answer in answers}
     return len(answers) == 1 or (len(steps) == 1 and not any(answer["error"] for answer in answers))
-
-
-def text_of(task: dict[str, Any]) -> str:
-    """What tells one program from another, whatever size it is run at."""
-    return json.dumps([task["build"], task["each_epoch"], task["prelude"], sorted(dict(task["unknown"]).items())])
 
 
 def result_of(world: int, answers: dict[int, dict[str, Any]], stops: dict[int, str]) -> dict[str, Any]:
     """What all ranks of one run said; ``stops`` says where those stand that said nothing."""
-    nothing: dict[str, Any] = {"epochs": [], "error": "", "where": "", "unable": "", "declared": NOT_BUILT}
-    nothing.update(value=None, share=None)
     ranks = []
     unable = ""
     for rank in range(world):
-        answer = answers.get(rank, nothing)
+        answer = answers.get(rank, NOTHING)
         kept = {key: answer[key] for key in ("epochs", "error", "where", "value", "share")}
         ranks.append({"rank": rank, **kept, "stopped": stops.get(rank, "")})
         if answer["unable"]:
             unable = unable or answer["unable"] + (f" ({answer['where']})" if answer["where"] else "")
     said = answers[min(answers)]["declared"] if answers else NOT_BUILT
-    return {"ranks": ranks, "declared": said, "unable": unable}
+    read = bool(stops) or any(answer["read"] or answer["error"] for answer in answers.values())
+    return {"ranks": ranks, "declared": said, "unable": unable, "read": read}
 
 
 def run_batches(batches: list[Batch]) -> None:

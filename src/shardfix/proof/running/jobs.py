@@ -10,10 +10,10 @@ from collections.abc import Generator
 from typing import Any
 
 from .asking import Ask, observe
-from .dispatch import Batch, Group, run_batches, text_of
+from .dispatch import Batch, Group, Where, run_batches
 from .forking import HELD
 from .gloo import Emit, on_the_cpu, ready
-from .program import words_of
+from .program import Program, Task, words_of
 from .standard_input import STDIN, ParentGone
 
 TOGETHER = 24  # recipes whose runs go through the ranks at the same time
@@ -47,7 +47,7 @@ def work(job: dict[str, Any], emit: Emit) -> None:
             import accelerate  # noqa: F401
         except ImportError as exception:
             missing = f"{type(exception).__name__}: {exception} ({sys.executable} -m pip install accelerate)"
-    runs = Runs(job["patience"], job.get("epochs", 3))
+    runs = Runs(job["patience"])
     try:
         late: list[int] = []
         for start in range(0, len(job["recipes"]), TOGETHER):
@@ -98,20 +98,22 @@ def run_cells(job: dict[str, Any], emit: Emit) -> None:
     """Run programs that are not held against one another, each once, in as many ranks as it names."""
     versions, reasons = installed(job["libraries"])
     emit({"kind": "versions", "python": sys.version.split()[0], "versions": versions, "reasons": reasons})
-    groups: dict[tuple[int, bool], Group] = {}
+    groups: dict[Where, Group] = {}
     stuck: set[str] = set()
     try:
         for number, cell in enumerate(job["cells"]):
             if not versions.keys() >= set(cell["needs"]) or cell.get("program") in stuck:
                 continue
-            key = (cell["world"], cell["grouped"])
-            group = groups.setdefault(key, Group(*key, imports=()))
+            where = Where(cell["world"], cell["grouped"], imports=())
+            group = groups.setdefault(where, Group(where))
             if cell["waits"]:
                 group.close()  # what does not end in a used group is tried again in a fresh one
             accelerate = not {"accelerate", "transformers"}.isdisjoint(cell["needs"])
-            task = {**cell, "unknown": {}, "accelerate": accelerate, "imports": ()}
+            program = Program(cell["build"], cell["each_epoch"], cell["prelude"], accelerate)
             patience = min(job["patience"], 1.5) if cell["waits"] else job["patience"]
-            ranks = group.run(task, patience)["ranks"]
+            ranks = group.run(Task(program, cell["size"], cell["epochs"]), patience)["ranks"]
+            for rank in ranks:
+                rank["epochs"] = json.loads(rank["epochs"])
             emit({"kind": "cell", "cell": number, "ranks": ranks})
             if "program" in cell and any(rank["stopped"] for rank in ranks):
                 stuck.add(cell["program"])  # what has hung once is not waited for again
@@ -124,12 +126,11 @@ def run_cells(job: dict[str, Any], emit: Emit) -> None:
 class Runs:
     """All groups of ranks, forked when first asked for, and what is known already: equal programs run once."""
 
-    def __init__(self, patience: float, epochs: int) -> None:
+    def __init__(self, patience: float) -> None:
         self.patience = patience
-        self.epochs = epochs
-        self.groups: dict[tuple[Any, ...], Group] = {}
-        self.known: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self.stuck: dict[str, dict[str, Any]] = {}
+        self.groups: dict[Where, Group] = {}
+        self.known: dict[tuple[Where, Task], dict[str, Any]] = {}
+        self.stuck: dict[tuple[Where, Program], dict[str, Any]] = {}
 
     def observe(self, recipes: list[dict[str, Any]], nproc: int, put_off: bool = False) -> list[dict[str, Any] | None]:
         """The answers for several recipes, whose runs go through the ranks together.
@@ -142,13 +143,13 @@ class Runs:
             observing = observe(recipe, nproc)
             waiting.append((number, observing, next(observing)))
         while waiting:
-            self.run([(recipes[number], ask) for number, _, asks in waiting for ask in asks], put_off)
+            tasks = [{ask: task_of(recipes[number], ask) for ask in asks} for number, _, asks in waiting]
+            self.run([task for wanted in tasks for task in wanted.values()], put_off)
             left = []
-            for number, observing, asks in waiting:
-                keys = {ask: self.key(recipes[number], ask) for ask in asks}
-                if not all(key in self.known for key in keys.values()):
+            for (number, observing, _), wanted in zip(waiting, tasks):  # noqa: B905 - Python 3.8 has no strict=
+                results = {ask: self.known[task] for ask, task in wanted.items() if task in self.known}
+                if len(results) < len(wanted):
                     continue
-                results = {ask: self.known[key] for ask, key in keys.items()}
                 unable = next((r["unable"] for r in results.values() if r["unable"]), "")
                 if unable:
                     answers[number] = {"observations": [], "error": unable}
@@ -160,45 +161,36 @@ class Runs:
             waiting = left
         return answers
 
-    def key(self, recipe: dict[str, Any], ask: Ask) -> tuple[Any, ...]:
-        imports = tuple(recipe["imports"]) if recipe["imports"] is not None else None
-        program = recipe[ask.variant]
-        text = (program["build"], program["each_epoch"], imports, recipe["prelude"], recipe["needs_accelerate"])
-        return (*text, ask.world, ask.grouped, ask.size, ask.unknown)
-
-    def run(self, asked: list[tuple[dict[str, Any], Ask]], put_off: bool) -> None:
+    def run(self, asked: list[tuple[Where, Task]], put_off: bool) -> None:
         """Run what is not known yet, each group its own."""
-        wanted: dict[tuple[Any, ...], dict[tuple[Any, ...], dict[str, Any]]] = {}
-        for recipe, ask in asked:
-            key = self.key(recipe, ask)
-            imports = key[2]
-            if key in self.known:
+        wanted: dict[Where, dict[Task, None]] = {}
+        for where, task in asked:
+            if (where, task) in self.known:
                 continue
-            task = {
-                **recipe[ask.variant],
-                "size": ask.size,
-                "unknown": dict(ask.unknown),
-                "accelerate": recipe["needs_accelerate"],
-                "epochs": self.epochs,
-                "imports": imports,
-                "prelude": recipe["prelude"],
-            }
-            stuck = self.stuck.get(f"{ask.world} {ask.grouped} {text_of(task)}")
+            stuck = self.stuck.get((where, task.program))
             if stuck is not None:  # what has hung once is not waited for again
-                self.known[key] = stuck
+                self.known[where, task] = stuck
             else:
-                wanted.setdefault((ask.world, ask.grouped, imports), {})[key] = task
-        batches: list[tuple[Batch, list[tuple[Any, ...]]]] = []
+                wanted.setdefault(where, {})[task] = None
+        batches: dict[Where, Batch] = {}
         for where, tasks in wanted.items():
-            group = self.groups.setdefault(where, Group(*where))
-            batches.append((Batch(group, list(tasks.values()), self.patience, put_off), list(tasks)))
-        run_batches([batch for batch, _ in batches])
-        for batch, keys in batches:
-            found = zip(keys, batch.results)  # noqa: B905 - Python 3.8 has no strict=
-            self.known.update((key, result) for key, result in found if result is not None)
-            for text, result in batch.stuck.items():
-                self.stuck[f"{batch.group.world} {batch.group.grouped} {text}"] = result
+            group = self.groups.setdefault(where, Group(where))
+            batches[where] = Batch(group, list(tasks), self.patience, put_off)
+        run_batches(list(batches.values()))
+        for where, batch in batches.items():
+            found = zip(batch.tasks, batch.results)  # noqa: B905 - Python 3.8 has no strict=
+            self.known.update(((where, task), result) for task, result in found if result is not None)
+            self.stuck.update(((where, program), result) for program, result in batch.stuck.items())
 
     def close(self) -> None:
         for group in self.groups.values():
             group.close()
+
+
+def task_of(recipe: dict[str, Any], ask: Ask) -> tuple[Where, Task]:
+    """Where and what a run of a recipe is."""
+    program = recipe[ask.variant]
+    texts = (program["build"], program["each_epoch"], recipe["prelude"])
+    imports = tuple(recipe["imports"]) if recipe["imports"] is not None else None
+    task = Task(Program(*texts, recipe["needs_accelerate"], ask.unknown), ask.size, ask.epochs, ask.probe)
+    return Where(ask.world, ask.grouped, imports), task

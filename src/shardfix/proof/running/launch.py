@@ -194,6 +194,8 @@ class Verifier:
             elif answer["error"]:
                 found.append(answer["error"])
             else:
+                for run in (run for item in answer["observations"] for run in item["ranks"]):
+                    run["epochs"] = json.loads(run["epochs"])  # which the worker handed on as the rank wrote it
                 found.append([observation_from_json(item) for item in answer["observations"]])
         return found
 

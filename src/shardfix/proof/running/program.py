@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import types
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Callable  # noqa: UP035 - Python 3.8 can't subscript the other one
+
+from .asking import sizes_for
 
 NOT_BUILT: dict[str, Any] = {
     "batch_size": None,
@@ -19,36 +23,68 @@ NOT_BUILT: dict[str, Any] = {
     "prepared": False,
 }
 CODE: dict[tuple[str, str], Any] = {}  # by text and name
+JSON = json.JSONEncoder(separators=(",", ":"))  # made once: what an answer holds is little
+
+
+@dataclass(frozen=True)
+class Program:
+    """What tells one program from another, whatever size it is run at."""
+
+    build: str
+    each_epoch: str
+    prelude: str
+    accelerate: bool
+    unknown: tuple[tuple[str, bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a program on a dataset of ``size`` samples.
+
+    A ``probe`` is run to learn the batch size; it is read only if its own size turns out to be among those that tell
+    right from wrong.
+    """
+
+    program: Program
+    size: int
+    epochs: int
+    probe: bool = False
 
 
 def run_program(
-    task: dict[str, Any], names: dict[str, Any], at: Callable[[int, int, int, int], None]
+    task: Task, world: int, folders: list[str], names: dict[str, Any], at: Callable[[int, int, int, int], None]
 ) -> dict[str, Any]:
     """Build the loader, read it for some epochs, say what came; a program's exception is its answer.
 
-    ``at`` is told where the program is: the number of a stage (``dispatch.STAGES``), 0, the epoch, the step.
+    What was read (``epochs``) is JSON already: only whoever judges it looks into it.
+
+    Args:
+        folders: what a trusted program imports from.
+        at: is told where the program is: the number of a stage (``dispatch.STAGES``), 0, the epoch, the step.
     """
-    said = dict(NOT_BUILT)
+    program, size = task.program, task.size
+    said = NOT_BUILT
     epochs: list[list[list[int]]] = []
-    error, where, unable = "", "", ""
+    error, where, unable, read = "", "", "", True
     share: list[int] | None = None
     try:
-        if task["prelude"]:
+        if program.prelude:
             at(4, 0, 0, 0)
             try:
-                exec(compiled(task["prelude"], "<imports>"), names)
+                exec(compiled(program.prelude, "<imports>"), names)
             except (Exception, SystemExit) as exception:
                 unable = words_of(exception)
                 raise
         at(1, 0, 0, 0)
-        exec(compiled(task["build"], "<recipe>"), names)
+        exec(compiled(program.build, "<recipe>"), names)
         loader = names["loader"]
         said = declared(loader)
         share = share_of(loader)
         take_indices_as_they_are(loader)
-        each_epoch = compiled(task["each_epoch"], "<each epoch>")
-        limit = 4 * task["size"] + 1000
-        for epoch in range(task["epochs"]):
+        each_epoch = compiled(program.each_epoch, "<each epoch>")
+        limit = 4 * size + 1000
+        read = not task.probe or sizes_for(said["batch_size"], world)[0] == size
+        for epoch in range(task.epochs if read else 0):
             at(2, 0, epoch, 0)
             names["epoch"] = epoch
             exec(each_epoch, names)
@@ -59,15 +95,15 @@ def run_program(
                 batches.append(batch if plain else list(indices_of(batch)))
                 at(3, 0, epoch, len(batches))
                 if len(batches) > limit:
-                    raise RuntimeError(f"the loader does not end: {limit} batches from {task['size']} samples")
+                    raise RuntimeError(f"the loader does not end: {limit} batches from {size} samples")
             epochs.append(batches)
     except (Exception, SystemExit) as exception:
         error = words_of(exception)
-        where = line_of(exception, task["imports"] or [])
+        where = line_of(exception, folders)
     # a name that no recipe may bind: what a program has worked out from what it read, ready for JSON
     value = names.get("__value__")
-    about = {"where": where, "unable": unable, "share": share, "value": value}
-    return {"epochs": epochs, "error": error, "declared": said, **about}
+    about = {"where": where, "unable": unable, "share": share, "value": value, "read": read}
+    return {"epochs": JSON.encode(epochs), "error": error, "declared": said, **about}
 
 
 def compiled(source: str, name: str) -> Any:
@@ -142,10 +178,20 @@ def indices_of(batch: Any) -> Iterator[int]:
 
 
 def take_indices_as_they_are(loader: Any) -> None:
-    """Leave out the making of tensors: it decides nothing, and takes half of the time of a plain loader."""
+    """Leave out the making of tensors, and their way to a device: it decides nothing, and takes most of the time.
+
+    Of accelerate's loaders only ``DataLoaderShard`` is known not to look into a batch (its dispatcher sends them).
+    """
     known = classes()
-    if type(loader) is known.loader and loader.collate_fn is known.collate:
-        loader.collate_fn = list
+    kind = type(loader)
+    shard = kind.__name__ == "DataLoaderShard" and kind.__module__ == "accelerate.data_loader"
+    if not shard and kind is not known.loader:
+        return
+    inside = vars(loader).get("base_dataloader", loader)  # before accelerate 0.34 it is the loader itself
+    if type(inside) in (kind, known.loader) and inside.collate_fn is known.collate:
+        inside.collate_fn = list
+        if shard:
+            loader.device = None
 
 
 def line_of(exception: BaseException, folders: list[str]) -> str:

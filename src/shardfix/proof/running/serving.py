@@ -10,11 +10,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from .forking import Seat
 from .gloo import become_rank, forget_accelerators, seed_everything
-from .program import run_program
+from .program import JSON, Program, Task, run_program
 from .program_names import ACCESSED, namespace
 
 KEPT_VARIABLES = (
@@ -24,7 +25,7 @@ KEPT_VARIABLES = (
 
 
 def serve(seat: Seat, world: int, grouped: bool, imports: tuple[str, ...] | None) -> None:
-    """Run the programs that come in until nobody sends any; ``imports`` as in ``dispatch.Group``."""
+    """Run the programs that come in until nobody sends any; the rest as in ``dispatch.Where``."""
     import torch
 
     become_rank(seat.rank, world, grouped, os.path.join(seat.folder, "store"))
@@ -40,30 +41,54 @@ def serve(seat: Seat, world: int, grouped: bool, imports: tuple[str, ...] | None
         sys.path[:0] = imports
         sys.argv[:] = [os.path.join(imports[0], "recipe.py")]
         os.chdir(imports[-1])
+    trusted = imports is not None
+    folders = list(imports or ())
     count = 0
     outbox, accelerators = Outbox(seat.answers), Accelerators()
     with os.fdopen(seat.commands, "rb") as inbox:
         for line in inbox:
-            for task in json.loads(line):
+            for task in tasks_from_json(line):
                 del ACCESSED[:]
-                unknown, trusted = dict(task["unknown"]), task["imports"] is not None
-                names = namespace(seat.rank, world, grouped, task["size"], unknown, task["accelerate"], trusted)
-                if task["accelerate"] and trusted:
+                program = task.program
+                names = namespace(
+                    seat.rank, world, grouped, task.size, dict(program.unknown), program.accelerate, trusted
+                )
+                if program.accelerate and trusted:
                     forget_accelerators()
-                elif task["accelerate"]:
+                elif program.accelerate:
                     names["Accelerator"] = accelerators
                 seed_everything(1234 + 7919 * seat.rank)  # ranks are seeded differently on purpose
                 before = counted(world, grouped)
-                said = run_program(task, names, seat.at)
+                said = run_program(task, world, folders, names, seat.at)
                 if said["error"]:
                     accelerators.forget()
                 said["collectives"] = None if before is None else counted(world, grouped) - before
-                outbox.put(json.dumps(said, separators=(",", ":")).encode() + b"\n")
+                outbox.put(JSON.encode(said).encode() + b"\n")
                 seat.at(0)
                 count += 1
                 if count % 256 == 0:
                     gc.collect()
             outbox.send()
+
+
+def tasks_to_json(tasks: list[Task]) -> bytes:
+    """One line for the ranks; a program is written once for all its sizes that follow one another."""
+    programs: list[Any] = []
+    last = None
+    for task in tasks:
+        if task.program != last:
+            last = task.program
+            fields = (last.build, last.each_epoch, last.prelude, last.accelerate, last.unknown)
+            programs.append((fields, []))
+        programs[-1][1].append((task.size, task.epochs, task.probe))
+    return JSON.encode(programs).encode() + b"\n"
+
+
+def tasks_from_json(line: bytes) -> Iterator[Task]:
+    for (build, each_epoch, prelude, accelerate, unknown), runs in json.loads(line):
+        program = Program(build, each_epoch, prelude, accelerate, tuple(map(tuple, unknown)))
+        for run in runs:
+            yield Task(program, *run)
 
 
 def counted(world: int, grouped: bool) -> Any:
