@@ -33,11 +33,12 @@ _EXPECTED = {
     "SHD401": "frozen-epoch",
     "SHD402": "raises",
     "SHD305": "unsharded",
+    "SHD306": "unsharded",
     "SHD501": "shuffled-eval",
     "SHD506": "shuffled-eval",
 }
 # Changes that put a metric together from all ranks: it is run too.
-_METRICS = ("SHD305", "SHD506")
+_METRICS = ("SHD305", "SHD306", "SHD506")
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")
 
 
@@ -235,7 +236,16 @@ def _recipe_of(change: Change, before: Site, after: Site, root: str) -> Recipe |
     kind: Kind = "redundant" if code in _REDUNDANT or swallowed or as_it_was else "fault"
     feeds = _feeds_metric(after) and code == "SHD302"
     expect = _EXPECTED.get(code, "")
-    return recipe(before, after, kind=kind, expect=expect, feeds_metric=feeds, padding_removed=_exact(after), root=root)
+    return recipe(
+        before,
+        after,
+        kind=kind,
+        expect=expect,
+        feeds_metric=feeds,
+        padding_removed=_exact(after),
+        root=root,
+        everyone=code == "SHD306",
+    )
 
 
 def _of_one_process(site: Site) -> bool:

@@ -30,7 +30,8 @@ def metric_recipes(before: Site, after: Site, *, unsafe: bool = True) -> list[Me
         before, after: the site in the original and in the rewritten source.
         unsafe: whether the change is offered as one after which means over batches may differ.
     """
-    choices = Choices(split=True)  # batches that 2 and 3 ranks may divide: of one sample, they can't be shared
+    # batches that 2 and 3 ranks may divide: of one sample, they can't be shared
+    choices = Choices(split=True, everyone=True)
     built: list[str] = []
     guarded = False
     for site in (before, after):

@@ -21,6 +21,7 @@ class Choices:
     batches: dict[int, int] = field(default_factory=dict)
     stand_ins: dict[str, str] = field(default_factory=dict)
     split: bool = False  # accelerate splits each batch over the ranks: two or three ranks must divide it
+    everyone: bool = False  # what one process alone did is run by all ranks: the change takes that condition away
 
     def number(self, text: str, default: object, fallback: int) -> int:
         """A number for an expression: the program's own default if that is a small one, else ``fallback``."""

@@ -53,6 +53,7 @@ def recipe(
     group: Group | None = None,
     doubts: tuple[tuple[str, str], ...] = (),
     root: str = "",
+    everyone: bool = False,
 ) -> Recipe | Unproven:
     """The recipe of one site, from where it stands in the original and in the rewritten source.
 
@@ -65,8 +66,9 @@ def recipe(
         group: whether the program always has a process group; by default what the file shows.
         doubts: causes, and why a loader that shows them may be meant so: see Recipe.
         root: the project's folder, absolute, where its own code may be imported and run; empty where it may not.
+        everyone: whether all ranks run what a condition on the rank let one into: see Choices.
     """
-    choices = Choices()
+    choices = Choices(everyone=everyone)
     imports = Imports(root, (before or after).module.path) if root else None
     sliced_before: Sliced | None = None
     if before is not None:
@@ -151,11 +153,11 @@ def program(site: Site, choices: Choices | None = None, imports: Imports | None 
 def _slice(site: Site, choices: Choices, assumed: dict[str, bool], imports: Imports | None) -> Sliced | dict[str, bool]:
     """One slice; or the conditions that must hold, since without them a name of it has no value."""
     slicer = Slicer(site.module, site.call, choices, assumed, imports)
-    guard = main_process_guard(site.module, site.call) if not slicer.twins else None
+    guard = main_process_guard(site.module, site.call) if not (slicer.twins or choices.everyone) else None
     if guard is not None:
         raise slicer.stopped("the loader is built by one process only", guard)
     guards = [main_process_guard(site.module, use.node) for use in site.flow.of("iterate")]
-    if guards and guards[0] is not None and None not in guards:
+    if guards and guards[0] is not None and None not in guards and not choices.everyone:
         raise slicer.stopped("the loader is read by one process only", guards[0])
     statements = slicer.statements()
     steps = prepare_steps(site, slicer)
