@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from shardfix.codemods._by_hand import counted_along, cut_off
+
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.model import Change
 from shardfix.analysis.programs.regimes import is_accelerator
@@ -24,29 +25,49 @@ class Gather:
     loop: ast.AST
     call: ast.Call
     trimmed: ast.AST | None  # where repeated samples are cut off by hand
+    counted: ast.AST | None  # where a denominator counts the repeated samples along
 
 
-def gathers(site: Site) -> Iterator[Gather]:
-    """The gathers in the loops over a loader."""
+def gathers(site: Site, others: Collection[ast.AST] = ()) -> Iterator[Gather]:
+    """The gathers in the loops over a loader.
+
+    Args:
+        others: the loops over other loaders, whose gathers are not of this one where they stand in its loop.
+    """
     for use in site.flow.of("iterate"):
         module = site.module.home(use.node)
-        body = getattr(use.node, "body", [])
-        for call in (n for s in body if isinstance(s, ast.stmt) for n in ast.walk(s) if isinstance(n, ast.Call)):
-            named = isinstance(call.func, ast.Attribute) and call.func.attr in ("gather", "gather_object")
-            if named and isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value):
-                yield Gather(use.node, call, _trimmed(module, use.node))
+        calls = [call for call in _calls(use.node, others) if _gathers(module, call)]
+        trimmed = cut_off(module, use.node, calls) if calls else None
+        counted = counted_along(module, use.node) if calls else None
+        yield from (Gather(use.node, call, trimmed, counted) for call in calls)
 
 
-def gathered_for_metrics(site: Site) -> Change | str | None:
+def _calls(loop: ast.AST, others: Collection[ast.AST]) -> Iterator[ast.Call]:
+    for child in ast.iter_child_nodes(loop):
+        if child not in others:
+            yield from [child] if isinstance(child, ast.Call) else []
+            yield from _calls(child, others)
+
+
+def _gathers(module: Module, call: ast.Call) -> bool:
+    func = call.func
+    named = isinstance(func, ast.Attribute) and func.attr in ("gather", "gather_object")
+    return named and isinstance(func, ast.Attribute) and is_accelerator(module, func.value)
+
+
+def gathered_for_metrics(site: Site, others: Collection[ast.AST] = ()) -> Change | str | None:
     """The change to ``gather_for_metrics``, which drops what is repeated; in words why there is nothing to drop; None
-    where what is gathered is not seen to hold one row for each sample."""
-    found = list(gathers(site))
+    where what is gathered is not seen to hold one row for each sample, or is divided by a number that counts what is
+    repeated. ``others`` as in ``gathers``."""
+    found = list(gathers(site, others))
     if not found or site.role != "eval":
         return None
     cut = [g.trimmed for g in found if g.trimmed is not None]
     if len(cut) == len(found):
         return f"line {getattr(cut[0], 'lineno', 0)} cuts off by hand what prepare() repeats"
-    if cut or not all(u.prepared is not None for u in site.flow.of("iterate")):
+    if cut or any(g.counted is not None for g in found):
+        return None
+    if not all(u.prepared is not None for u in site.flow.of("iterate")):
         return None
     edits: list[ReplaceExpression] = []
     means: list[ast.Call] = []
@@ -94,20 +115,6 @@ def _repeats(values: Values, node: ast.expr) -> bool:
     if node.func.attr not in ("repeat", "expand") or len(node.args) != 1:
         return False
     return "loss" in ast.unparse(node.func.value) and values.of(node.func.value).kind in ("mean", "unknown")
-
-
-def _trimmed(module: Module, loop: ast.AST) -> ast.AST | None:
-    """Where repeated samples are cut off: in the loop, or behind it in the same function."""
-    source = module.source.source(loop) if isinstance(loop, ast.stmt) else ""
-    if "samples_seen" in source or ("len(" in source and ".dataset)" in source):
-        return loop
-    for node in ast.walk(module.scope(loop)):
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.lower is None:
-            upper = node.slice.upper
-            whole = isinstance(upper, ast.Call) and last_name(upper.func) == "len"
-            if whole and node.lineno > module.location(loop).line:
-                return node
-    return None
 
 
 __all__ = ["Gather", "gathered_for_metrics", "gathers"]

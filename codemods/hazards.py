@@ -334,12 +334,13 @@ def _gathered(site: Site) -> Iterator[Finding]:
         return
     for gather in gathers(site):
         if gather.trimmed is None:
+            counted = f", and what line {gather.counted.lineno} counts with them must go" if gather.counted else ""
             yield Finding(
                 "SHD707",
                 site.location,
                 "gather() keeps the samples that prepare() repeats to fill the last batch: they are counted twice",
                 (site.module.evidence(gather.call),),
-                "accelerator.gather_for_metrics drops them",
+                f"accelerator.gather_for_metrics drops them{counted}",
             )
             return
 

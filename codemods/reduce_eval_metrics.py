@@ -81,7 +81,12 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             found[site.location] = result
     made = [_change(group, found) for group in together(sites, found)]
     refused = tuple((m.location, m) for m in made if isinstance(m, Finding))
-    gathered = [(s.location, gathered_for_metrics(s)) for s in sites if s.owner == "accelerate" and s.kind == "torch"]
+    loops = {s: frozenset(use.node for use in s.flow.of("iterate")) for s in sites}
+    gathered = [
+        (s.location, gathered_for_metrics(s, frozenset().union(*loops.values()) - loops[s]))
+        for s in sites
+        if s.owner == "accelerate" and s.kind == "torch"
+    ]
     changes = [m for m in (*made, *(g for _, g in gathered)) if isinstance(m, Change)]
     return Planned(tuple(changes), refused, tuple((where, g) for where, g in gathered if isinstance(g, str)))
 

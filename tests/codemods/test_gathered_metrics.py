@@ -65,6 +65,23 @@ def test_what_is_not_one_row_for_each_sample_is_reported(body: str) -> None:
             8,
             id="in the last batch",
         ),
+        pytest.param(
+            "    preds.append(accelerator.gather(model(x)))\nn = len(val_set)\npreds = torch.cat(preds)[0:n]\n",
+            11,
+            id="behind, to a number by name",
+        ),
+        pytest.param(
+            "    p = accelerator.gather(model(x))\n    if seen + len(p) > n:\n        p = p[: n - seen]\n"
+            "    seen += len(p)\n",
+            11,
+            id="by a counter",
+        ),
+        pytest.param(
+            "    preds.append(accelerator.gather(model(x)))\n"
+            "def cut(rows, n):\n    return rows[:n]\ncut(torch.cat(preds), 10)\n",
+            11,
+            id="in a function that gets it",
+        ),
     ],
 )
 def test_what_is_cut_off_by_hand_is_right(body: str, line: int) -> None:
@@ -79,3 +96,61 @@ def test_a_mean_loss_for_each_sample_is_not_quite_right_either_way() -> None:
     (change,) = planned(text, UNSAFE).changes
     assert (change.codes, change.tier) == (("SHD507",), "unsafe")
     assert "the mean of the last batch still holds the repeated samples" in change.reason
+
+
+IN_A_FUNCTION = (
+    "import torch\nfrom accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n"
+    "accelerator = Accelerator()\n"
+    "def validate(model, loader):\n    model.eval()\n    preds, n = [], 0\n    for x, y in loader:\n"
+    "        preds.append(accelerator.gather(model(x)))\n{inside}    return {value}\n"
+    "val_loader, model = accelerator.prepare(DataLoader(val_set, batch_size=4), model)\n"
+    "result = validate(model, val_loader)\n{behind}"
+)
+
+
+def test_what_a_caller_cuts_off_is_right() -> None:
+    text = IN_A_FUNCTION.format(inside="", value="torch.cat(preds)", behind="print(result[:size])\n")
+    (report,) = planned(text).reports
+    assert (report.changes, report.findings) == ((), ())
+    assert report.why == "line 13 cuts off by hand what prepare() repeats"
+
+
+@pytest.mark.parametrize(
+    ("inside", "value", "behind", "line"),
+    [
+        pytest.param("        n += len(y) * accelerator.num_processes\n", "n", "", 10, id="in the loop"),
+        pytest.param("", "sum(preds) / (len(loader) * accelerator.num_processes * 4)", "", 10, id="behind the loop"),
+        pytest.param("", "sum(preds)", "print(result / (len(val_loader) * world_size))\n", 13, id="in a caller"),
+    ],
+)
+def test_a_denominator_that_counts_what_is_repeated_has_to_go_with_it(
+    inside: str, value: str, behind: str, line: int
+) -> None:
+    text = IN_A_FUNCTION.format(inside=inside, value=value, behind=behind)
+    for options in (None, UNSAFE):
+        (report,) = planned(text, options).reports
+        assert report.changes == ()
+        (finding,) = report.findings
+        assert finding.code == "SHD707"
+        assert f"what line {line} counts with them must go" in finding.remedy
+
+
+def test_a_number_of_samples_for_each_update_is_no_denominator() -> None:
+    text = IN_A_FUNCTION.format(inside="", value="preds", behind="").replace(
+        "def validate", "print('batch', 4 * accelerator.num_processes)\ndef validate"
+    )
+    (change,) = planned(text).changes
+    assert (change.codes, change.tier) == (("SHD507",), "safe")
+
+
+def test_a_loop_in_the_loop_gathers_for_its_own_loader() -> None:
+    text = (
+        "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\n"
+        "test_loader = accelerator.prepare(DataLoader(test_set, batch_size=4))\n"
+        "val_loader = accelerator.prepare(DataLoader(val_set, batch_size=4))\nmodel.eval()\n"
+        "for x in test_loader:\n    for y in val_loader:\n        p.append(accelerator.gather(model(y)))\n"
+        "    q.append(accelerator.gather(model(x)))\n"
+    )
+    once = edited(text)
+    assert once == text.replace("accelerator.gather(", "accelerator.gather_for_metrics(")
+    assert planned(once).changes == ()
