@@ -1,8 +1,12 @@
-"""A catalogue of loaders on real gloo ranks: every faulty one is refuted for its cause, no right one ever is."""
+"""A catalogue of loaders on real gloo ranks: every faulty one is refuted for its cause, no right one ever is.
+
+SHARDFIX_CATALOGUE names a launch that is run alone (``fabric``, by the versions group, which fetches what that needs).
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -63,8 +67,11 @@ def outcomes() -> Mapping[str, list[Outcome]]:
         faulty, right = _module("faulty"), _module("right")
         wanted = [("faulty", name, fault.launch, fault.causes) for name, fault in faulty.FAULTS.items()]
         wanted += [("right", name, one.launch, ()) for name, one in right.RIGHTS.items()]
-        if importlib.util.find_spec("lightning_fabric") is None:
+        if not any(map(importlib.util.find_spec, ("lightning", "lightning_fabric"))):
             wanted = [entry for entry in wanted if entry[2] != "fabric"]
+        if only := os.environ.get("SHARDFIX_CATALOGUE"):
+            wanted = [entry for entry in wanted if entry[2] == only]
+            assert wanted, f"nothing of {only} can be run"
         wanted.sort(key=lambda entry: entry[2] != "fabric")  # those that import the most, in one launch
         first = sum(entry[2] == "fabric" for entry in wanted)
         batches = [[*wanted[:first], *wanted[first + 50 :: 2]], [*wanted[first : first + 50], *wanted[first + 51 :: 2]]]

@@ -1,4 +1,4 @@
-"""Run the truth table once for all tests of a run, whichever of pytest-xdist's processes they are in."""
+"""Run the truth table, and fetch packages, once for all tests of a run, in whichever of pytest-xdist's processes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from shardfix.proof.truth.cell import Outcome
-from shardfix.proof.truth.check import Checkup
+
+Result = TypeVar("Result")
 
 
-def once(factory: pytest.TempPathFactory, name: str, run: Callable[[Path], Checkup]) -> Checkup:
+def once(factory: pytest.TempPathFactory, name: str, run: Callable[[Path], Result]) -> Result:
     """What ``run`` gives; only the first of the processes that ask for ``name`` calls it, with a folder of its own."""
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -25,13 +27,23 @@ def once(factory: pytest.TempPathFactory, name: str, run: Callable[[Path], Check
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = root / f"{name}.pickle"
         if kept.exists():
-            found: Checkup = pickle.loads(kept.read_bytes())
+            found: Result = pickle.loads(kept.read_bytes())
             return found
         folder = root / f"{name}-packages"
         folder.mkdir(exist_ok=True)
-        checkup = run(folder)
-        kept.write_bytes(pickle.dumps(checkup))
-        return checkup
+        result = run(folder)
+        kept.write_bytes(pickle.dumps(result))
+        return result
+
+
+def fetched(factory: pytest.TempPathFactory, *packages: str) -> Path:
+    """A folder with these packages, fetched once for all tests of a run."""
+
+    def run(folder: Path) -> Path:
+        install(folder, *packages)
+        return folder
+
+    return once(factory, packages[0], run)
 
 
 def install(folder: Path, *packages: str) -> None:

@@ -1,15 +1,18 @@
 """The beliefs on other releases: true from accelerate 0.30 on, and before that wrong in the ways that are written down.
 
-Packages are fetched, so this is a group of its own: `.ci/run versions`, or `pytest -m versions`.
+With each Lightning, the loaders that it reads are watched and judged too. Packages are fetched, so this is a group of
+its own: `.ci/run versions`, or `pytest -m versions`.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from launches import install, once, told
+from launches import fetched, install, once, told
 
 from shardfix.proof.truth.cell import Cell, Outcome, compare, expected, release
 from shardfix.proof.truth.check import CELLS, Checkup, check
@@ -17,6 +20,7 @@ from shardfix.proof.truth.hf_trainer import TRAINER
 
 pytestmark = pytest.mark.versions
 
+PROOF = Path(__file__).parents[1] / "proof"
 FLOOR = "0.30.0"
 NEWEST = "accelerate"  # without a version: what is published now
 RELEASES = ("0.24.1", "0.29.3", FLOOR, "0.34.2", "1.0.1", "1.7.0", NEWEST)
@@ -97,12 +101,7 @@ def test_below_the_floor_just_these_beliefs_do_not_hold(version: str, tmp_path_f
 
 def all_hold(factory: pytest.TempPathFactory, packages: tuple[str, ...], cells: tuple[Cell, ...]) -> None:
     """Assert that cells hold with these packages first on the path."""
-
-    def run(folder: Path) -> Checkup:
-        install(folder, *packages)
-        return check(only=cells, timeout=240, env={"PYTHONPATH": str(folder)})
-
-    checkup = once(factory, packages[0], run)
+    checkup = check(only=cells, timeout=240, env={"PYTHONPATH": str(fetched(factory, *packages))})
     assert checkup.ended == ""
     assert [told(outcome) for outcome in checkup.outcomes if outcome.answer != "holds"] == []
 
@@ -112,6 +111,31 @@ def test_lightning_and_fabric_do_what_is_believed_of_them(
     packages: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     all_hold(tmp_path_factory, packages, ON_LIGHTNING)
+
+
+@pytest.mark.parametrize("packages", LIGHTNING, ids=lambda packages: packages[0])
+def test_loaders_that_lightning_and_fabric_read_are_watched_and_judged(
+    packages: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The tests that the others leave out where Lightning is not installed: all of them run here."""
+    tests = [PROOF / "watching" / "test_watch_frameworks.py", PROOF / "test_catalogue.py"]
+    chosen = ["-k", "(fabric or lightning or faulty or cause or right) and not transformers", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *chosen, *map(str, tests)],
+        cwd=PROOF.parent.parent,
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+            "PYTHONPATH": str(fetched(tmp_path_factory, *packages)),
+            "SHARDFIX_CATALOGUE": "fabric",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " 6 passed" in f" {done.stdout.splitlines()[-1]}", done.stdout
+    assert "skipped" not in done.stdout
 
 
 def test_an_older_trainer_does_what_is_believed_of_it(tmp_path_factory: pytest.TempPathFactory) -> None:

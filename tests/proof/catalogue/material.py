@@ -146,7 +146,10 @@ def prepared(loader: Any, **settings: Any) -> Any:
 
 def by_fabric(loader: Any) -> Any:
     os.environ.setdefault("NODE_RANK", "0")
-    from lightning_fabric import Fabric
+    try:
+        from lightning.fabric import Fabric
+    except ModuleNotFoundError:  # the package that is the Trainer's alone brings it under this name
+        from lightning_fabric import Fabric
 
     fabric = Fabric(accelerator="cpu", devices=world(), strategy="ddp" if world() > 1 else "auto")
     fabric.launch()
