@@ -14,6 +14,7 @@ from shardfix.analysis.metrics.collation import gives_lists, may_pad
 from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.lengths import measured
 from shardfix.analysis.metrics.model import Accumulator, Metric
+from shardfix.analysis.metrics.ordering import by_order
 from shardfix.analysis.metrics.splits import drawn_anew
 from shardfix.analysis.metrics.summing import not_summed
 from shardfix.analysis.metrics.twice import reduced_later
@@ -107,6 +108,11 @@ def mended(site: Site, lifted: frozenset[ast.expr] = frozenset()) -> Mended | Hi
         inexact += [f"line {_line(a.write)}: {a.why}" for a in metric.accumulators if a.why]
         inexact += [f"line {_line(s)}: it divides by the number of batches" for s in metric.steps]
         evidence += [module.evidence(a.write) for a in metric.accumulators]
+        listed = [a.name for a in metric.accumulators if a.kind in ("samples", "batches")]
+        ordered = by_order(module, metric.loop, listed) if listed and _shuffles(site) else None
+        if ordered is not None:
+            why = f"{ordered.why}, which the original shuffles: they come in the dataset's order now"
+            doubts.append(f"line {_line(ordered.node)}: {why}")
     drawn = drawn_anew(site.module, site.dataset)
     if drawn is not None:
         doubts.append(f"line {_line(drawn.node)}: {drawn.why}")
@@ -203,9 +209,19 @@ def _loader(site: Site) -> Hindrance | None:
         if arm.kind == "distributed" and isinstance(arm.node, ast.Call) and _before_the_group(site, arm.node):
             why = "the sampler is not seen to be built after the process group: its padding would not be left out"
             return Hindrance(why, module.evidence(arm.node))
+        drawn = [name for name in ("num_samples", "replacement") if arm.constant(name) not in (None, False)]
+        if arm.kind == "random" and drawn:
+            why = f"its sampler draws some of the samples (`{drawn[0]}`), and they would all be evaluated"
+            return Hindrance(why, module.evidence(arm.node))
         for use in site.sampler_flow(arm).of("length"):
             return Hindrance("the sampler's length becomes that of one rank's part", module.evidence(use.node))
     return None
+
+
+def _shuffles(site: Site) -> bool:
+    """Whether the loader reads in another order each time, as it is."""
+    shuffle = site.arguments.value("shuffle")
+    return bool(site.kinds & {"random", "subset-random"}) or (shuffle is not None and not is_false(shuffle))
 
 
 def _before_the_group(site: Site, sampler: ast.Call) -> bool:

@@ -86,6 +86,21 @@ METER = "class Meter:\n    def __init__(self):\n        self.s, self.h, self.v =
             ),
             id="counted by a model",
         ),
+        pytest.param(
+            program(
+                "",
+                "",
+                " / loader.dataset.seen",
+                "class Numbers:\n    def __getitem__(self, i):\n        self.seen += 1\n        return i\n",
+            ),
+            id="counted by a dataset",
+        ),
+        pytest.param(program("pbar.update(len(x))", "pbar = tqdm(total=9)", " / pbar.n"), id="counted by a bar"),
+        pytest.param(
+            program("log.info(y)", "log = Log()", head="class Log(list):\n    def info(self, y): super().append(y)\n"),
+            id="kept by the class above",
+        ),
+        pytest.param(program("rows.extend((len(rows), t) for t in y.tolist())", "rows = []", ", rows"), id="numbered"),
     ],
 )
 def test_what_is_kept_elsewhere(text: str) -> None:
@@ -139,6 +154,25 @@ def averaged(behind: str, own: str = "") -> str:
     text = HEAD + AVERAGE + own + "@torch.no_grad()\ndef validate(model, loader):\n    m = AverageMeter()\n"
     text += "    for x, y in loader:\n        m.update((model(x).argmax(1) == y).float().mean().item(), x.size(0))\n"
     return text + behind + "validate(model, val_loader)\n"
+
+
+@pytest.mark.parametrize(
+    ("behind", "own"),
+    [
+        (
+            "    print(str(m))\n    return m.avg\n",
+            "    def __str__(self):\n        return f'{self.val} ({self.avg})'\n",
+        ),
+        ("    return f'{m}'\n", "    def __str__(self):\n        return '{val} ({avg})'.format(**self.__dict__)\n"),
+        ("    return m.shown()\n", "    def shown(self):\n        return self.val\n"),
+    ],
+)
+def test_the_last_value_of_an_averaging_object_by_a_method_of_its_own(behind: str, own: str) -> None:
+    found = planned(averaged(behind, own))
+    assert found.changes == ()
+    assert "the last value of `m`, which is one rank's, is read" in found.reports[0].why
+    (change,) = planned(averaged("    return m.avg\n", own)).changes
+    assert change.tier == "safe"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def hooked(module: Module, loop: ast.AST) -> ast.Call | None:
 
 
 def counted_by_a_model(module: Module, loop: ast.For) -> ast.Attribute | None:
-    """The read behind a loop of what a model of the project adds up in its ``forward``."""
+    """The read behind a loop of what a model of the project adds up in its ``forward``, or a dataset when it is read."""
     end = loop.end_lineno or loop.lineno
     reads = [
         n
@@ -98,7 +98,7 @@ def counted_by_a_model(module: Module, loop: ast.For) -> ast.Attribute | None:
     added: set[str] = set()
     for m in module.fellows if wanted else ():
         kept = {a for a in wanted if f"self.{a}" in m.text}
-        for forward in (f for f in m.functions if f.name in _MODELS) if kept else ():
+        for forward in (f for f in m.functions if f.name in (*_MODELS, "__getitem__")) if kept else ():
             own = {a.arg for a in parameters(forward)}
             for n in ast.walk(forward):
                 if isinstance(n, (ast.AugAssign, ast.Call)) and _changed(m, n, {"self"}, own):
@@ -188,6 +188,8 @@ def _root(node: ast.expr) -> ast.Name | None:
 
 
 def _base(node: ast.expr) -> str:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
+        return "self"
     root = _root(node)
     return root.id if root is not None else ""
 

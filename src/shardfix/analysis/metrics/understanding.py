@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.altering import counted_by_a_model, hooked
@@ -25,6 +25,9 @@ _LAST = frozenset({"median", "avg", "value", "max", "val", "deque"})
 _BLOCKS = (
     *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.IfExp, ast.BoolOp, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+_COUNTED = frozenset(
+    {"n", "last_print_n", "count", "counter", "index", "value", "current", "completed", "step", "done"}
 )
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
@@ -51,10 +54,11 @@ def understand(module: Module, use: Use, flow: Flow, *, examples: bool, uneven: 
         obstacles.append(Obstacle(hook, "a hook is told of every batch, and what it keeps is not followed"))
     counted = counted_by_a_model(home, loop)
     if counted is not None:
-        why = f"`{ast.unparse(counted)}` is added up by a model, which saw one rank's samples"
+        why = f"`{ast.unparse(counted)}` is added up elsewhere, of one rank's samples"
         obstacles.append(Obstacle(home.statement(counted), why))
     alias = _alias(home, use, flow, loop)
     obstacles += _iterated(home, use, loop)
+    obstacles += _of_bars(home, loop, gathering)
     accumulators = _doubted(home, loop, gathering, reader.accumulators(), obstacles, uneven=uneven and not examples)
     steps = reader.steps()
     behind = [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.settled)]
@@ -116,6 +120,21 @@ def _iterated(module: Module, use: Use, loop: ast.For) -> Iterator[Obstacle]:
         if called and isinstance(node, ast.Call) and _goes_over(node, use) and last_name(node.func) not in _AROUND:
             yield Obstacle(loop, f"`{last_name(node.func)}(..)` goes over the batches in a way that is not followed")
             return
+
+
+def _of_bars(module: Module, loop: ast.For, gathering: Gathering) -> Iterator[Obstacle]:
+    """What a progress bar counted, read behind the loop: one rank's steps or samples."""
+    bars = {ast.unparse(loop.iter)} | {
+        ast.unparse(s.value.func.value)
+        for s in gathering.shown
+        if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Attribute)
+    }
+    for n in ast.walk(module.scope(loop)):
+        below = getattr(n, "lineno", 0) > (loop.end_lineno or loop.lineno)
+        if below and isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and n.attr in _COUNTED:
+            if ast.unparse(n.value) in bars:
+                yield Obstacle(module.statement(n), f"`{ast.unparse(n)}` counts what one rank did")
+                return
 
 
 def _goes_over(call: ast.Call, use: Use) -> bool:
@@ -182,9 +201,27 @@ class _Afterwards:
             if getattr(node, "lineno", 0) <= (self.loop.end_lineno or 0):
                 continue
             read = isinstance(node, ast.Attribute) and ast.unparse(node) in {f"{name}.{a}" for a in attributes}
-            if read or (isinstance(node, ast.Call) and _formats(node, name, attributes)):
+            shown = isinstance(node, ast.expr) and ast.unparse(node) == name and self._shows_last(node, attributes)
+            if read or shown or (isinstance(node, ast.Call) and _formats(node, name, attributes)):
                 self._refuse(self.module.statement(node), f"the last value of `{name}`, which is one rank's, is read")
                 return
+
+    def _shows_last(self, node: ast.expr, attributes: Sequence[str]) -> bool:
+        """Whether a meter is asked for a text, or for anything else, by a method that reads its last value."""
+        outer = self.module.parents.get(node)
+        names = {"__str__", "__repr__", "__format__"}
+        if isinstance(outer, ast.Attribute):
+            names = {outer.attr}
+        elif not isinstance(outer, ast.FormattedValue) and not (
+            isinstance(outer, ast.Call) and last_name(outer.func) in ("str", "print", "repr", "format", "info", "write")
+        ):
+            return False
+        methods = [m for cls in self.module.instances(node) for n in names if (m := self.module.method(cls, n))]
+        reads = {ast.unparse(n) for m in methods for n in ast.walk(m) if isinstance(n, ast.Attribute)}
+        texts = [
+            n.value for m in methods for n in ast.walk(m) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+        ]
+        return any(f"self.{a}" in reads or any(f"{{{a}" in text for text in texts) for a in attributes)
 
     def _refuse(self, node: ast.AST, why: str) -> None:
         self.obstacles.append(Obstacle(node, why))
@@ -280,7 +317,7 @@ class _Afterwards:
             statement = self.module.statement(node)
             if (
                 statement is self.loop
-                or statement in statements
+                or (statement in statements and not _adds_itself(statement, node))
                 or self._only_shown(statement)
                 or _tests_none(self.module.parents[node])
             ):
@@ -421,6 +458,16 @@ def _formats(call: ast.Call, name: str, attributes: Sequence[str]) -> bool:
     keys = [k.arg or "" for k in call.keywords if ast.unparse(k.value) == name]
     keys += [str(i) for i, a in enumerate(call.args) if ast.unparse(a) == name]
     return any(f"{{{key}.{a}" in text.value for key in keys for a in attributes)
+
+
+def _adds_itself(statement: ast.stmt, node: ast.AST) -> bool:
+    """``rows.append(len(rows))``"""
+    added: list[ast.expr] = []
+    if isinstance(statement, ast.AugAssign):
+        added = [statement.value]
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        added = arguments_of(statement.value)
+    return any(n is node for a in added for n in ast.walk(a))
 
 
 def _tests_none(node: ast.AST) -> bool:
