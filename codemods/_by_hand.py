@@ -21,7 +21,7 @@ def cut_off(module: Module, loop: ast.AST, gathered: Collection[ast.Call]) -> as
     return _cut(module, module.scope(loop), set(), gathered, _DEPTH)
 
 
-def counted_along(module: Module, loop: ast.AST) -> ast.AST | None:
+def counted_along(module: Module, loop: ast.AST) -> ast.BinOp | ast.AugAssign | None:
     """Where a denominator counts the repeated samples too, by the number of processes: in the loop, behind it, before
     it under a name that is read later, or in a caller behind the evaluation's call."""
     scope = module.scope(loop)
@@ -76,7 +76,7 @@ def _filled(node: ast.AST, of_it: Callable[[ast.AST], bool]) -> Iterator[str]:
     """The names that a node gives a value in which there is some of it."""
     if isinstance(node, ast.Assign) and of_it(node.value):
         yield from (n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name))
-    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and of_it(node.value):
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and node.value is not None and of_it(node.value):
         yield from (n.id for n in ast.walk(node.target) if isinstance(n, ast.Name))
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
         if any(of_it(a) for a in node.args):

@@ -25,7 +25,7 @@ class Gather:
     loop: ast.AST
     call: ast.Call
     trimmed: ast.AST | None  # where repeated samples are cut off by hand
-    counted: ast.AST | None  # where a denominator counts the repeated samples along
+    counted: ast.BinOp | ast.AugAssign | None  # where a denominator counts the repeated samples along
 
 
 def gathers(site: Site, others: Collection[ast.AST] = ()) -> Iterator[Gather]:
