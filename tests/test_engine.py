@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardfix import planning
+from shardfix import planning, sanitizer
 from shardfix.analysis.model import Options
 from shardfix.analysis.rules import Planned
 from shardfix.analysis.sites import Site
@@ -156,6 +156,28 @@ def test_a_change_of_two_files_is_written_whole(tmp_path: Path) -> None:
     assert (root / "train.py").read_text() == CHECKED
     assert "def sanitize(" in (root / "shardfix_sanitizer.py").read_text()
     assert [change.codes for change in result.changes] == [("SHD101", "SHD601")]
+
+
+def test_a_file_of_the_project_s_own_is_never_taken_for_an_older_copy(tmp_path: Path) -> None:
+    root = project(tmp_path, {"train.py": REDUNDANT, "shardfix_sanitizer.py": "VERSION = 0\n"})
+
+    with pytest.raises(EngineError) as raised:
+        run(root, Asked(), write=True)
+
+    assert str(raised.value) == (
+        "shardfix_sanitizer.py: the project has a file of its own where shardfix would put its functions; "
+        "rename it, or pass --sanitizer-from package"
+    )
+    assert git(root, "status", "--porcelain") == ""
+
+
+def test_an_older_copy_is_brought_up_to_date(tmp_path: Path) -> None:
+    older = Path(sanitizer.__file__).read_text().replace("def sanitize(", "def sanitize_(", 1)
+    root = project(tmp_path, {"train.py": REDUNDANT, "shardfix_sanitizer.py": older})
+
+    run(root, Asked(), write=True)
+
+    assert (root / "shardfix_sanitizer.py").read_text() == Path(sanitizer.__file__).read_text()
 
 
 def test_a_dirty_file_is_not_touched(tmp_path: Path) -> None:

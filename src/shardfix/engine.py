@@ -17,7 +17,7 @@ from shardfix.planning import make_plan
 from shardfix.reading import Reading, read_project, relative
 from shardfix.result import FileChange, Problem, RunResult
 from shardfix.staging import Staged, report_dropped, stage
-from shardfix.vendored import read_vendored
+from shardfix.vendored import is_vendored, read_vendored
 
 if TYPE_CHECKING:
     from shardfix.proof.model import Proof
@@ -239,6 +239,11 @@ def _files(
         place = root / path
         after = content.encode()
         before = place.read_bytes() if place.is_file() else None
+        if before is not None and path in staged.created and not is_vendored(before):
+            raise EngineError(
+                f"{path}: the project has a file of its own where shardfix would put its functions",
+                "rename it, or pass --sanitizer-from package",
+            )
         if before != after:
             changes.append(FileChange(path, before, after))
     return tuple(sorted(changes, key=lambda c: c.path))

@@ -25,3 +25,8 @@ def read_vendored() -> Vendored:
     package = resources.files("shardfix")
     texts = ((package / f"{name}.py").read_text(encoding="utf-8") for name in ("sanitizer", "evaluation"))
     return Vendored(*texts)
+
+
+def is_vendored(content: bytes) -> bool:
+    """Whether a file is such a copy, of whatever release: each says in its docstring that it is one."""
+    return b"`shardfix migrate` copies this one file" in content[:1000]
