@@ -14,6 +14,7 @@ from shardfix.analysis.code.spelling import free_name, spell_distributed_package
 from shardfix.analysis.loops.conditions import Guard, turned
 from shardfix.analysis.loops.dividing import Closed
 from shardfix.analysis.loops.letting_in import LetIn, let_in
+from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.sites import Site
@@ -38,6 +39,11 @@ def let_all_in(sites: Sequence[Site]) -> LetIn | Hindrance:
     if isinstance(found, Closed):
         return Hindrance(found.why, module.home(found.node).evidence(found.node))
     for site in sites:
+        for use in site.flow.of("iterate"):
+            home = module.home(use.node)
+            away = stays_away(home, use.node, use.calls, site.flow.aliases, found.lifted)
+            if away is not None:
+                return Hindrance(away.why, home.home(away.node).evidence(away.node))
         metric = mended(site, found.lifted)
         if isinstance(metric, Hindrance):
             return metric

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -13,6 +14,13 @@ from shardfix.analysis.code.names import arguments_of
 from shardfix.analysis.loops.effects import Effect, effects
 
 _MODES = frozenset({"train", "eval", "to", "cuda", "cpu", "half", "float", "requires_grad_"})
+# Names of what is not a model or a part of one.
+_PLAIN = re.compile(
+    r"^(args?|cfg|config|opts?|params|hparams|epoch|step|global_step|it|i|n|rank|local_rank|device|writer|tb|logger|log|"
+    r"criterion|loss_fn|loss|tokenizer|prefix|path|metrics?|results?|self|best|np|torch|dist|os)$|loader|dataset|_set$|dir$|"
+    r"writer|logger|history|meter",
+    re.IGNORECASE,
+)
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _Compound = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
 
@@ -67,6 +75,10 @@ class Divided:
                     run.append(s)
             if run:
                 yield run[0], run[-1]
+
+    def alone(self) -> Iterator[ast.stmt]:
+        """The statements that one process goes on doing alone."""
+        yield from (s for block in self.blocks for s in block if s not in self.shared)
 
     def parts(self) -> Iterator[ast.AST]:
         """What all ranks do: whole statements, and of opened ones what stands in their heads."""
@@ -126,7 +138,7 @@ class Divided:
                 self.keep(s.body)
 
     def _prepares(self, s: ast.stmt, roots: set[str], *, behind: bool) -> bool:
-        """Whether a statement readies, or sets back, what the targets read: ``model.eval()``."""
+        """Whether a statement readies what the targets read, or sets it back: ``model.eval()``, ``ema.restore(m)``."""
         targets = s.targets if isinstance(s, ast.Assign) else [s.target] if isinstance(s, ast.AugAssign) else []
         if any(isinstance(t, (ast.Attribute, ast.Subscript)) and _root(t) in roots for t in targets):
             return not behind
@@ -134,11 +146,16 @@ class Divided:
         if not isinstance(call, ast.Call):
             return False
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-        own = receiver is not None and _root(receiver) in roots
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if behind:
-            return own and method in _MODES
-        given = any(_root(n) in roots for a in arguments_of(call) for n in ast.walk(a) if isinstance(n, ast.Name))
+        if method in ("train", "eval") and all(isinstance(a, ast.Constant) for a in arguments_of(call)):
+            return True  # of whatever model: the one that is evaluated may be a part of it
+        own = receiver is not None and _root(receiver) in roots
+        given = any(
+            _root(n) in roots and not _PLAIN.search(_root(n))
+            for a in arguments_of(call)
+            for n in ast.walk(a)
+            if isinstance(n, ast.Name)
+        )
         if not (own or given):
             return False
         found = effects(self.module, s, self.within)
@@ -146,14 +163,20 @@ class Divided:
             close(s, f"`{_short(call)}` {found[0].words}, which only the main process does now")
         if found:
             return False
-        if own or self.module.called_functions(call, passed=False):
+        if (own and (not behind or method in _MODES)) or self.module.called_functions(call, passed=False):
             return True
+        if own and _PLAIN.search(_root(receiver) if receiver is not None else ""):
+            return False
         close(s, f"whether `{_short(call)}` changes what is evaluated is not seen, and only the main process does it")
 
     def _needed(self, s: ast.stmt) -> None:
-        """A statement that all ranks are to do gives a value and no more."""
-        found = effects(self.module, s, self.within)
+        """A statement that all ranks are to do gives a value and no more, but for lines that it logs further down."""
+        found = [e for e in effects(self.module, s, self.within) if not (e.deep and e.kind == "logs")]
         if not found:
+            return
+        shown = all(e.kind in ("shows", "logs", "writes") for e in found)
+        if shown and isinstance(s, _Compound) and not any(effects(self.module, h, self.within) for h in heads(s)):
+            self._inner(s)
             return
         calls = [t for t in self.targets if isinstance(t, ast.Call) and self.module.statement(t) is s]
         if calls and all(e.kind in ("shows", "logs", "writes") for e in found):
@@ -198,6 +221,8 @@ class Divided:
         bad = next((e for e in found if e.kind in ("waits", "loads", "learns")), None)
         if bad is not None:
             close(bad.node, f"`{_short(bad.node)}` {bad.words}, and only the main process comes to it now")
+        if not isinstance(s, ast.Expr):
+            found = [e for e in found if not (e.deep and e.kind == "logs")]  # its value may be needed
         if not found:
             return False
         if holds:

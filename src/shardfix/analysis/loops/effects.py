@@ -33,7 +33,11 @@ _WRITES = frozenset(
     | {"rmtree", "copyfile", "copytree", "move", "touch", "write_text", "write_bytes", "to_csv", "to_json", "to_excel"}
     | {"to_parquet", "to_pickle", "savefig", "imsave", "imwrite", "save_image", "save_pretrained", "save_checkpoint"}
     | {"save_model", "save_weights", "save_state", "save_file", "write", "writelines", "writerow", "writerows"}
-    | {"push_to_hub", "upload_file", "writeheader"}
+    | {"push_to_hub", "upload_file", "writeheader", "SummaryWriter", "FileHandler", "urlretrieve", "snapshot_download"}
+    | {"download_and_extract_archive", "download_url", "extractall"}
+)
+_READS = frozenset(
+    {"load", "read_csv", "read_pickle", "read", "readlines", "exists", "isfile", "isdir", "open", "glob"}
 )
 _RUNS = ("subprocess.", "os.system", "shutil.", "wandb.", "mlflow.", "comet_ml.", "neptune.")
 _WAITS = frozenset(
@@ -48,6 +52,9 @@ _LOADS = frozenset(
     {"load_state_dict", "from_pretrained", "load_checkpoint", "load_model", "load_from_checkpoint", "load_weights"}
     | {"load_file", "load_state", "restore", "resume", "load_ckpt", "load_pretrained", "hf_hub_download"}
 )
+_CHANGES = frozenset({"append", "extend", "update", "add", "insert", "pop", "clear", "setdefault"})
+# What a call whose result nobody takes is for, by its name alone.
+_FOR_SHOW = re.compile(r"^(save|write|dump|export|upload|publish|notify|plot|draw|visuali|render|log_|print_|report)")
 _STEPPED = re.compile(r"optim|sched|scaler|^opt$|lr_")
 _WORDS: dict[Kind, str] = {
     "shows": "shows something",
@@ -61,10 +68,15 @@ _WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Effect:
-    """One call that does more than give a value."""
+    """One call that does more than give a value.
+
+    Args:
+        deep: whether it stands in a function that is called, not where it was asked for.
+    """
 
     kind: Kind
     node: ast.Call
+    deep: bool = False
 
     @property
     def words(self) -> str:
@@ -93,7 +105,7 @@ def _effects(
         if kind is not None:
             alone = kind in ("shows", "logs", "writes") and _of_one(module, call, top, depth)
             if not alone and not (kind == "waits" and in_turn(module, call)):
-                yield Effect(kind, call)
+                yield Effect(kind, call, depth > 0)
             continue
         if depth >= _DEPTH:
             continue
@@ -101,10 +113,20 @@ def _effects(
             if function in within or function in seen:
                 continue
             seen.add(function)
+            raced = _raced(module.home(function), function)
+            if raced is not None:
+                yield Effect("loads", raced, True)
             for found in _effects(module, function, within, depth + 1, seen):
                 shown = found.kind in ("shows", "logs", "writes")
                 if not (shown and _of_one(module, call, top, depth)):
                     yield found
+
+
+def _raced(module: Module, function: ast.AST) -> ast.Call | None:
+    """The call by which a function reads files of which one process alone writes some in it: others may come first."""
+    calls = list(_calls(function))
+    kept = [c for c in calls if kind_of(module, c) == "writes" and _of_one(module, c, function, 1)]
+    return next((c for c in calls if last_name(c.func) in _READS and c not in kept), None) if kept else None
 
 
 def _calls(top: ast.AST) -> Iterator[ast.Call]:
@@ -148,7 +170,7 @@ def kind_of(module: Module, call: ast.Call) -> Kind | None:
         return "waits" if not module.called_functions(call, passed=False) else None
     if name in _OF_GROUPS and any(q.startswith(("torch.distributed.", "horovod.")) for q in qualified):
         return "waits"
-    if module.called_functions(call, passed=False):
+    if module.called_functions(call, passed=False) and not module.project_classes(call.func):
         return None
     if name in _LOADS or qualified & {"torch.load", "torch.jit.load"}:
         return "loads"
@@ -158,11 +180,35 @@ def kind_of(module: Module, call: ast.Call) -> Kind | None:
         return "logs"
     if name in _SHOWS or name in _BOARD or (name == "write" and "bar" in receiver) or "tqdm.tqdm.write" in qualified:
         return "shows"
+    if any(k.arg == "download" and ast.unparse(k.value) != "False" for k in call.keywords):
+        return "writes"
     if name == "open" or any(q.startswith(_RUNS) for q in qualified):
         return "writes" if name != "open" or _for_writing(call) else None
+    if _FOR_SHOW.match(name) and isinstance(module.parents[call], ast.Expr):
+        return "writes"
     if name in _WRITES and not (name in ("remove", "move") and not _of_files(qualified)):
         return "writes"
     return None
+
+
+def sets(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None = None) -> set[str]:
+    """The attributes that a statement sets by calling functions of the project that do."""
+    seen = set() if seen is None else seen
+    found: set[str] = set()
+    home = module.home(top)
+    for call in _calls(top):
+        for function in home.called_functions(call, passed=False) if depth < _DEPTH else ():
+            if function in seen:
+                continue
+            seen.add(function)
+            for n in ast.walk(function):
+                if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store):
+                    found.add(n.attr)
+                elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _CHANGES:
+                    inner = n.func.value
+                    found |= {inner.attr} if isinstance(inner, ast.Attribute) else set()
+            found |= sets(module, function, depth + 1, seen)
+    return found
 
 
 def _of_files(qualified: frozenset[str]) -> bool:
@@ -215,4 +261,4 @@ def _half(module: Module, call: ast.Call) -> tuple[bool, frozenset[str]] | None:
     return (sides[0], frozenset(more)) if len(sides) == 1 else None
 
 
-__all__ = ["HERE", "Effect", "Kind", "effects", "in_turn", "kind_of"]
+__all__ = ["HERE", "Effect", "Kind", "effects", "in_turn", "kind_of", "sets"]

@@ -13,7 +13,7 @@ from shardfix.analysis.code.names import WRAPPERS_DDP, last_name
 from shardfix.analysis.loaders.flow import Flow
 from shardfix.analysis.loops.conditions import Guard, conjuncts, guards_at, region
 from shardfix.analysis.loops.dividing import Closed, Divided, close
-from shardfix.analysis.loops.effects import HERE, kind_of
+from shardfix.analysis.loops.effects import HERE, kind_of, sets
 from shardfix.analysis.programs.processes import (
     distributed_test,
     every_guard,
@@ -101,6 +101,8 @@ class _Ways:
         for scope in self.targets:
             self._waits_apart(scope)
         self._there()
+        self._counted_alone()
+        self._set_alone()
         self._same_model()
         self._read_elsewhere()
         kept = [Kept(d.module, a, b, g) for d, g in self.divided for a, b in d.kept()]
@@ -212,6 +214,57 @@ class _Ways:
                             continue
                         line = getattr(d.node, "lineno", 0)
                         close(n, f"`{d.key}` is the main process's own (line {line})")
+
+    def _counted_alone(self) -> None:
+        """What one process alone goes on counting decides on nothing that all ranks do."""
+        for divided, _ in self.divided:
+            module = divided.module
+            for d in module.bindings.definitions:
+                unit = divided.unit_of(d.statement) if d.kind in ("assign", "augmented", "loop") else None
+                if unit is None or unit in divided.shared:
+                    continue
+                readers: list[ast.expr] = list(module.bindings.readers(d))
+                if isinstance(d.node, ast.Attribute):
+                    readers += [n for m in module.fellows for n in m.attribute_loads.get(d.node.attr, ())]
+                for reader in readers:
+                    if self._decides(reader):
+                        close(reader, f"`{d.key}` is the main process's own (line {getattr(d.node, 'lineno', 0)})")
+
+    def _set_alone(self) -> None:
+        """What one process alone sets further down, by calling what shows or saves, is read by it alone."""
+        read = {
+            n.attr: n
+            for d, _ in self.divided
+            for p in d.parts()
+            for n in ast.walk(p)
+            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
+        }
+        for divided, _ in self.divided:
+            for s in divided.alone():
+                for name in sorted(sets(divided.module, s)):
+                    loads = [n for m in divided.module.fellows for n in m.attribute_loads.get(name, ())]
+                    asked = read.get(name) or next((n for n in loads if self._decides(n)), None)
+                    if asked is not None:
+                        close(s, f"it sets `{name}`, which all ranks read (line {asked.lineno})")
+
+    def _decides(self, node: ast.expr) -> bool:
+        """Whether a value is asked for where all ranks come: in a condition, or by what a loop goes over."""
+        home = self.module.home(node)
+        inside = next((d for d, _ in self.divided if d.module is home and d.unit_of(node) is not None), None)
+        unit = inside.unit_of(node) if inside is not None else None
+        if inside is not None and unit is not None and unit not in inside.shared:
+            return False
+        previous: ast.AST = node
+        for outer in home.around(node):
+            if isinstance(outer, (ast.If, ast.While)) and previous is outer.test:
+                lifted = isinstance(outer, ast.If) and outer in self.guards
+                return lifted or unit is not None or every_guard(home, outer, HERE)[0] is None
+            if isinstance(outer, (ast.For, ast.AsyncFor)) and previous is outer.iter:
+                return every_guard(home, outer, HERE)[0] is None
+            if isinstance(outer, ast.stmt):
+                return False
+            previous = outer
+        return False
 
     def _on_one(self, d: Definition) -> bool:
         home = self.module.home(d.node)
