@@ -60,6 +60,43 @@ def stacks(batch):
     return torch.stack(x), torch.tensor(y)
 def tokenizes(batch):
     return tokenizer(batch, padding=True)
+def appends(batch):
+    xs, ys = [], []
+    for x, y in batch:
+        xs.append(torch.as_tensor(x))
+        ys.append(y)
+    return {"x": torch.stack(xs, dim=0).float(), "y": torch.tensor(ys, dtype=torch.long)}
+def by_key(features):
+    return {k: torch.stack([f[k] for f in features]) for k in features[0].keys()}
+def columns(batch):
+    found = list(zip(*batch))
+    return torch.stack(found[0]), list(map(int, found[1]))
+def told(pad, batch):
+    return torch.stack([shape(b, pad) for b in batch])
+def drops(b):
+    b = [i for i in b if i is not None]
+    return torch.utils.data.default_collate(b)
+def turns(b):
+    return torch.utils.data.default_collate(b[::-1])
+def pairs(b):
+    return torch.stack([i[0] for i in b]), torch.stack([b[i - 1][0] for i in range(len(b))])
+def against(b):
+    x = torch.stack([i[0] for i in b])
+    return x - x[0], torch.stack([i[1] for i in b])
+def firsts(b):
+    return torch.stack([b[0][1] for i in b])
+def doubles(b):
+    return torch.stack([s[0] for s in b for _ in range(2)])
+def counts(b):
+    STATE[0] += 1
+    return torch.stack([i[0] * STATE[0] for i in b])
+def sorts(b):
+    b.sort(key=len)
+    return torch.stack(b)
+def draws(b):
+    return torch.stack([i + random.random() for i in b])
+def columns_of_it(b):
+    return torch.stack([i[0] for i in b], 1)
 """
 
 
@@ -76,6 +113,14 @@ def tokenizes(batch):
         ("partial(pads, 0)", True),
         ("DataCollatorWithPadding(tokenizer)", True),
         ("unseen", True),
+        ("appends", False),
+        ("by_key", False),
+        ("columns", False),
+        ("partial(told, 3)", False),
+        ("partial(told, pad=3)", False),
+        ("told", True),
+        *((name, True) for name in ("drops", "turns", "pairs", "against", "firsts", "doubles", "counts", "sorts")),
+        *((name, True) for name in ("draws", "columns_of_it")),
     ],
 )
 def test_a_collate_fn_that_is_not_seen_to_stack_only(given: str, pads: bool) -> None:
