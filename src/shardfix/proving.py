@@ -40,6 +40,8 @@ _EXPECTED = {
 # Changes that put a metric together from all ranks: it is run too.
 _METRICS = ("SHD305", "SHD306", "SHD506")
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")
+# Causes that say which indices a rank reads: of a data set that is split by rank they are its own, not the whole's.
+_SHARES = ("unsharded", "wrong-rank", "wrong-replicas", "per-rank-subset", "overlap", "missing", "uneven")
 
 
 def open_verifier(
@@ -150,9 +152,10 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
 def _run(recipes: Sequence[Recipe], sites: Mapping[str, Site], verifier: Verifier) -> list[Proof]:
     """The proofs of recipes; one that is unproven says what would be stronger."""
     found: list[Proof] = []
-    for proof in verifier.prove(recipes) if recipes else []:
+    for proof, made in zip(verifier.prove(recipes) if recipes else [], recipes, strict=True):
         site = sites[proof.site]
-        if proof.verdict == "unproven" and not proof.padded:
+        meant = any(reason.endswith(why) for reason in proof.reasons for _, why in made.doubts)
+        if proof.verdict == "unproven" and not proof.padded and not meant:
             proof = replace(proof, stronger=stronger(site, project=False))
         found.append(proof)
     return found
@@ -164,21 +167,24 @@ def _doubts(site: Site) -> tuple[tuple[str, str], ...]:
         return (("", "a test makes it, and may be made to see just that"),)
     rank = rank_in(site.module, site.dataset) if site.dataset is not None else None
     if rank is not None:
-        return (
-            ("unsharded", f"its dataset is made with the rank ({rank[0].location(rank[1])}), and may be split by it"),
-        )
+        why = f"its dataset is made with the rank ({rank[0].location(rank[1])}), and may be split by it"
+        return tuple((code, why) for code in _SHARES)
+    found: list[tuple[str, str]] = []
     evaluation = site.evaluation
     if site.role == "eval" and site.owner == "ddp" and evaluation.gathers is None:
         why = "each rank evaluates all of it for itself: the number is the same, the work is done on every rank"
         if evaluation.reduction is not None and evaluation.exact is None:
-            place = evaluation.reduction.location
-            why = (
-                f"right where {place.path}:{place.line} makes a mean of what the ranks count; the work is done N times"
-            )
-        return (("unsharded", why),)
-    if site.role == "unknown" and not site.kinds - {"none"} and not site.batch_arms and not _trains_too(site):
-        return (("unsharded", "whether that is meant is not shown, since nothing shows what it is for"),)
-    return ()
+            line = f"{evaluation.reduction.location.path}:{evaluation.reduction.location.line}"
+            why = f"right where {line} makes a mean of what the ranks count; the work is done N times"
+        found.append(("unsharded", why))
+    elif site.shards_sometimes:
+        why = "the program chooses that sampler there, by a condition that says nothing of processes"
+        found.append(("unsharded", why))
+    elif site.role == "unknown" and not site.kinds - {"none"} and not site.batch_arms and not _trains_too(site):
+        found.append(("unsharded", "whether that is meant is not shown, since nothing shows what it is for"))
+    if site.role == "eval" and site.shown_role.guessed:
+        found.append(("shuffled-eval", "that it evaluates is not shown but guessed"))
+    return tuple(found)
 
 
 def _trains_too(site: Site) -> bool:

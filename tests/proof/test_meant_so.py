@@ -15,6 +15,7 @@ from shardfix.proof.model import Proof
 pytest.importorskip("torch")
 
 HEAD = """\
+import os
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler
@@ -58,7 +59,7 @@ PROGRAMS: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "unproven",
             "",
-            f"{READS_ALL}; right where case.py:12 makes a mean of what the ranks count; the work is done N times",
+            f"{READS_ALL}; right where case.py:13 makes a mean of what the ranks count; the work is done N times",
         ),
     ),
     "an evaluation that is gathered, of a loader that nobody shares": (
@@ -81,7 +82,7 @@ PROGRAMS: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "unproven",
             "",
-            f"{READS_ALL}; its dataset is made with the rank (case.py:6:23), and may be split by it",
+            f"{READS_ALL}; its dataset is made with the rank (case.py:7:23), and may be split by it",
         ),
     ),
     "told where it is the loader that is told": (
@@ -98,6 +99,33 @@ PROGRAMS: dict[str, tuple[str, tuple[str, str, str]]] = {
         "        model(batch).backward()\n        optimizer.step()\n"
         "for epoch in range(9):\n    run(epoch, args.train)\n",
         ("unproven", "", FROZEN.format(", train=False") + "; whether it is told the epoch depends on `train`"),
+    ),
+    "trained on in order by one process, shuffled by several": (
+        "several = int(os.environ.get('WORLD_SIZE', 1)) > 1\nif several:\n    dist.init_process_group('gloo')\n"
+        "sampler = DistributedSampler(ds) if several else None\nloader = DataLoader(ds, batch_size=4, sampler=sampler)"
+        + EPOCHS.format("    if several:\n        sampler.set_epoch(epoch)\n", "loader"),
+        ("proven", "", "2 and 3 ranks read every sample once an epoch, 1 padded at 25 samples on 2 ranks"),
+    ),
+    "an evaluation that is asked to shuffle": (
+        GROUP
+        + EVALUATES.format("")
+        + "evaluate(net, DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds, shuffle=True)))",
+        ("proven", "", "2 and 3 ranks read every sample once an epoch, 1 padded at 25 samples on 2 ranks"),
+    ),
+    "a function that makes two loaders, of which one is told": (
+        GROUP
+        + FACTORY.replace("several=True", "train").replace(
+            "if several else None", "if train else SequentialSampler(data)"
+        )
+        + "loader = make(ds, True)\nother = make(dv, False)\n"
+        + EPOCHS.format(TOLD.format("True", "loader"), "loader")
+        + "    for batch in other:\n        print(batch)\n",
+        (
+            "unproven",
+            "",
+            "2 ranks, 24 samples, train=False: every rank reads all 24 samples; "
+            "the program chooses that sampler there, by a condition that says nothing of processes",
+        ),
     ),
     "told nowhere": (
         GROUP + "loader = DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds))" + EPOCHS.format("", "loader"),

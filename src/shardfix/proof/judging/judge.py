@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from shardfix.proof.model import CONDITIONS, Observation, Proof, Recipe, ShardMap, Variant, Verdict
 
@@ -144,8 +145,10 @@ def _reference(recipe: Recipe, runs: Runs, setting: Setting) -> Reference:
     if recipe.kind == "stands" and said is not None:  # what is given to ranks only is no fault by itself
         exact = exact and (sampler_drop_last or not said.sampler_drop_last)
         sampler_drop_last = sampler_drop_last or said.sampler_drop_last
-        if shuffled and said.shuffled is False and recipe.role != "train":
+        if recipe.role != "train" and shuffled and (said.shuffled is False or reads_in_order(runs, setting)):
             shuffled, order = False, tuple(sorted(epochs[0]))
+        elif recipe.role != "eval" and not shuffled and said.shuffled and recipe.expect != "shuffled-eval":
+            shuffled, order = True, ()  # a training that shuffles in several processes only
     return Reference(
         epochs=epochs,
         steps=len(alone.ranks[0].epochs[0]),
@@ -158,6 +161,15 @@ def _reference(recipe: Recipe, runs: Runs, setting: Setting) -> Reference:
         sampler_drop_last=sampler_drop_last,
         distinct=draws if drop_last and not policy.replacement and (same_samples or draws == setting[1]) else None,
     )
+
+
+def reads_in_order(runs: Runs, setting: Setting) -> bool:
+    """Whether a sampler that does not say whether it shuffles gives each rank its samples in ascending order."""
+    run = next((run for (_, of), run in runs.shared.items() if of == setting), None)
+    if run is None or run.declared.shuffled is not None or broken(run) is not None:
+        return False
+    reads = [visits(rank, epoch) for rank in run.ranks for epoch in range(len(rank.epochs))]
+    return all(sum(two < one for one, two in pairwise(read)) <= 1 for read in reads)  # padding goes back once
 
 
 def place(setting: Setting) -> str:

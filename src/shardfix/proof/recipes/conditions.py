@@ -61,6 +61,7 @@ class Conditions:
         return self.unknown(node)
 
     def unknown(self, node: ast.expr) -> ast.expr:
+        self.slicer.unknowns.add(text_of(node))
         return ast.Subscript(name("UNKNOWN"), ast.Constant(text_of(node)), ast.Load())
 
     def compare(self, node: ast.Compare, depth: int) -> ast.expr:

@@ -55,7 +55,7 @@ class Datasets:
                         return self.dataset(value, depth + 1)
                     if d.index is None and self.is_part(value):
                         shown = self.slicer.attempt(lambda: self.dataset(value, depth + 1))
-                        if shown is not None and not _is_stand_in(shown):
+                        if shown is not None and not is_stand_in(shown):
                             bound = self.slicer.need(node, lambda v: self.dataset(v, depth + 1), depth + 1)
                             if bound is not None:
                                 return bound
@@ -218,5 +218,6 @@ class Datasets:
         return ast.List([ast.Subscript(mixed, part, ast.Load()) for part in parts], ast.Load())
 
 
-def _is_stand_in(node: ast.expr) -> bool:
+def is_stand_in(node: ast.expr) -> bool:
+    """Whether a recipe's expression is an index dataset that stands for the program's own."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "DATASET"

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition, parameters
+from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import DATA_LOADER, SAMPLER_KINDS, SIGNATURES, last_name
 from shardfix.proof.recipes.choices import text_of
+from shardfix.proof.recipes.datasets import is_stand_in
 from shardfix.proof.recipes.regime import call, dotted, name
 from shardfix.proof.recipes.settings import default, exact, files_around, literal, options_of, settings
 from shardfix.proof.stop import DEPTH
@@ -22,6 +24,7 @@ _BUILTINS = frozenset(dir(builtins))
 _DATASETS = ("dataset", "data_source", "datasets", "data", "ds", "train_dataset", "eval_dataset", "val_dataset")
 _LIBRARIES = ("datasets.", "torchvision.datasets.", "torchaudio.datasets.", "torch.utils.data.Subset")
 _FLAGS = ("shuffle", "drop_last", "replacement")
+_BATCHES = ("batch_size", "samples_per_gpu", "bs")
 _PARSERS = ("parse_args", "parse_known_args", "get_args", "parse_arguments")
 
 
@@ -74,7 +77,7 @@ class Imported:
         if depth > DEPTH:
             raise s.stopped(f"`{text_of(node)}` is too far from its making to be followed", node)
         value = literal(node)
-        if parameter in ("batch_size", "samples_per_gpu", "bs") and (value is ... or type(value) is int):
+        if parameter in _BATCHES and (value is ... or type(value) is int):
             return s.quantities.batch(node, depth + 1)
         if value is not ... or isinstance(node, ast.Constant):
             return ast.Constant(node.value) if isinstance(node, ast.Constant) else ast.Constant(value)  # type: ignore[arg-type]
@@ -87,6 +90,8 @@ class Imported:
             return s.quantities.seed(node, depth + 1)
         if parameter in _FLAGS:
             return s.conditions.boolean(node, depth + 1)
+        if parameter == "num_workers":
+            return ast.Constant(0)  # who reads what is the sampler's word
         if isinstance(node, ast.Call):
             return self.called(node, depth)
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -96,7 +101,7 @@ class Imported:
     def is_dataset(self, node: ast.expr, parameter: str) -> bool:
         """Whether an expression is a dataset: the loader's own, of a Dataset class, or given to a parameter for one."""
         s = self.slicer
-        own = s.module.arguments(s.anchor, DATA_LOADER).value("dataset")
+        own = self.own_dataset()
         if own is not None and text_of(own) == text_of(node):
             return True
         if isinstance(node, ast.Call):
@@ -109,6 +114,16 @@ class Imported:
         if any(self.derives(cls) for cls in s.module.instances(node)):
             return True
         return parameter in _DATASETS and exact(s.module, node) is ...
+
+    def own_dataset(self) -> ast.expr | None:
+        """What the construction is given for its dataset, by the signature of its class."""
+        m, anchor = self.slicer.module, self.slicer.anchor
+        for cls in m.project_classes(anchor.func):
+            made = m.method(cls, "__init__")
+            named = [p.arg for p in parameters(made) if p.arg in _DATASETS] if made is not None else []
+            if made is not None and named:
+                return argument_of(m, made, anchor, named[0])
+        return m.arguments(anchor, DATA_LOADER).value("dataset")
 
     def makes_dataset(self, node: ast.Call) -> bool:
         m = self.slicer.module
@@ -145,6 +160,8 @@ class Imported:
         if isinstance(node, ast.Attribute) and not settings(s.module, node):
             base = self.value(node.value, depth + 1)
             return ast.Attribute(base, node.attr, ast.Load())
+        if last_name(node) in _BATCHES:
+            return s.quantities.batch(node, depth + 1)
         raise s.stopped(f"`{text_of(node)}` has no value that is seen", node)
 
     def free(self, node: ast.Name) -> ast.expr:
@@ -211,8 +228,11 @@ class Imported:
         for where in files_around(self.slicer.module.home(node)):
             for option, value in options_of(where).items():
                 spelled = ast.Attribute(node, option, ast.Load())
-                launched = self.slicer.launched(ast.copy_location(spelled, node))
-                found[option] = launched if launched is not None else ast.Constant(literal(value))  # type: ignore[arg-type]
+                given = self.slicer.launched(ast.copy_location(spelled, node))
+                if given is None:
+                    given = self.slicer.attempt(lambda: self.value(value, depth + 1))  # noqa: B023 - called at once
+                if given is not None:
+                    found[option] = given
             if found:
                 break
         self.slicer.choices.stand_ins[text_of(node)] = "the options' defaults"
@@ -230,7 +250,10 @@ class Imported:
         if usual is not ...:
             return ast.Constant(usual)  # type: ignore[arg-type]
         if isinstance(node.func, ast.Attribute) and not s.module.qualify(node.func):
-            function: ast.expr = ast.Attribute(self.value(node.func.value, depth + 1), node.func.attr, ast.Load())
+            on = self.value(node.func.value, depth + 1)
+            if is_stand_in(on):
+                raise s.stopped(f"`{text_of(node)}` asks the dataset itself, for which indices stand in", node)
+            function: ast.expr = ast.Attribute(on, node.func.attr, ast.Load())
         else:
             function = self.value(node.func, depth + 1)
         names = self.parameters_of(node)
@@ -242,8 +265,30 @@ class Imported:
                 arguments.append(s.datasets.dataset(argument, depth + 1))
             else:
                 arguments.append(self.value(argument, depth + 1, names[i] if i < len(names) else ""))
-        keywords = [ast.keyword(k.arg, self.value(k.value, depth + 1, k.arg or "")) for k in node.keywords]
+        keywords = [
+            ast.keyword(k.arg, self.value(k.value, depth + 1, k.arg or ""))
+            for given in node.keywords
+            for k in self.spread(given)
+        ]
         return ast.Call(function, arguments, keywords)
+
+    def spread(self, given: ast.keyword) -> list[ast.keyword]:
+        """The arguments that ``**kwargs`` stands for, where it is the parameter of a function that one call runs."""
+        s = self.slicer
+        if given.arg is not None or not isinstance(given.value, ast.Name):
+            return [given]
+        found = list(s.definitions(given.value))
+        function = found[0].scope if len(found) == 1 and found[0].kind == "parameter" else None
+        if (
+            not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+            or found[0].node is not function.args.kwarg
+        ):
+            return [given]
+        entered = s.entered.get(function)
+        calls = [entered] if entered is not None else s.module.callers(function)
+        if len(calls) != 1 or any(k.arg is None for k in calls[0].keywords):
+            return [given]
+        return [k for k in calls[0].keywords if s.module.parameter_of(function, calls[0], k) is None]
 
     def holds_another(self, node: ast.Call, first: ast.expr) -> bool:
         """Whether a dataset of the project's own is made around another: what it takes first, if that is no setting."""

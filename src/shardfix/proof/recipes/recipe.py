@@ -30,7 +30,8 @@ class Sliced:
 
     ``worlds``: the numbers of ranks that show its data-parallel groups.
     ``guarded``: the construction itself tells one process from several, so the program must run in one too.
-    ``guards``: what is unknown of the conditions under which the epoch is told, and decides nothing else.
+    ``guards``: what is unknown of the conditions under which the epoch is told, of this loader or of others that the
+    same function makes.
     """
 
     program: Program
@@ -99,13 +100,19 @@ def recipe(
         feeds_metric=feeds_metric,
         padding_removed=padding_removed,
         group=group or group_of(first, parts[0].guarded),
-        single_pass=after.read_once,
+        single_pass=after.read_once or (kind == "stands" and _shuffled_as_asked(after)),
         guards=tuple(dict.fromkeys(text for s in parts for text in s.guards)),
         doubts=doubts,
         worlds=sliced_after.worlds,
         imports=imports.entries if imports is not None and trusted else () if preludes else None,
         prelude="\n".join(preludes),
     )
+
+
+def _shuffled_as_asked(site: Site) -> bool:
+    """Whether an evaluation shuffles because its sampler is told to: that each pass has the same order is no fault."""
+    dealt = [a for a in site.arms if a.kind == "distributed" and a.arguments is not None]
+    return site.role == "eval" and any(a.arguments.value("shuffle") is not None for a in dealt if a.arguments)
 
 
 def group_of(site: Site, guarded: bool) -> Group:
@@ -199,7 +206,7 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool], imports: Impo
         needs_accelerate=bool(head),
         unknown=unknown,
         stand_ins=listed(choices, *trees),
-        guards=tuple(text for text in unknown if text not in deciding),
+        guards=tuple(text for text in unknown if text not in deciding or text in epochs.guards),
         worlds=worlds_of(slicer, body),
         guarded=any(_tests_regime(tree) for tree in body if isinstance(tree, (ast.If, ast.Assign))),
     )

@@ -65,7 +65,17 @@ def option(module: Module, node: ast.expr) -> object:
     if not isinstance(node, ast.Attribute) or _is_self(node.value):
         return ...
     found = [literal(s.value) for s in _options(module.home(node), node)]
-    return found[0] if found else ...
+    return found[0] if found else _in_a_tree(module, node)
+
+
+def _in_a_tree(module: Module, node: ast.Attribute) -> object:
+    """The one literal that a tree of settings is given for ``cfg.SOLVER.BATCH``: by ``_C.SOLVER.BATCH = 8`` (yacs)."""
+    path = ast.unparse(node).partition(".")[2]
+    if module.project is None or "." not in path:
+        return ...
+    stored = [d for d in module.project.stores_named(node.attr) if d.key.partition(".")[2] == path]
+    values = {repr(literal(d.value)): literal(d.value) for d in stored}
+    return next(iter(values.values())) if len(values) == 1 else ...
 
 
 def _values(module: Module, node: ast.expr, depth: int) -> Iterator[Setting]:

@@ -88,6 +88,7 @@ class Slicer:
         self.drawn = Drawn(self)
         self.imported = Imported(self, imports) if imports is not None else None
         self.pending: set[Definition] = set()
+        self.unknowns: set[str] = set()  # what was asked of conditions and is tried both ways
         self.calls: list[ast.Call] = [anchor]
         self.uses_accelerator = False
         self.mesh: dict[str, set[int]] = {}  # the dimensions of a device mesh that are asked for sizes and ranks
@@ -446,7 +447,9 @@ class Slicer:
         if self.imported is not None and DATA_LOADER not in self.module.callee(node):
             return [assign("loader", self.imported.called(node, 0))]
         arguments = self.module.arguments(node, DATA_LOADER)
-        self.see_all(arguments, node)
+        written = arguments.value("sampler")
+        if written is None or literal(written) is None:  # beside a sampler nothing can be hidden that chooses samples
+            self.see_all(arguments, node)
         data = arguments.value("dataset")
         if data is None:
             raise self.stopped("the loader's dataset is not seen", node)
@@ -470,6 +473,12 @@ class Slicer:
                 made = self.sampling.generator(value, 0)
                 if made is not None:
                     keywords[parameter] = made
+        if arguments.opaque:
+            hidden = f"batch_size in {arguments.opaque}"
+            keywords.setdefault("batch_size", ast.Constant(self.choices.number(hidden, ..., 2)))
+            if "drop_last" not in keywords:
+                of = ast.Constant(f"drop_last in {arguments.opaque}")
+                keywords["drop_last"] = ast.Subscript(name("UNKNOWN"), of, ast.Load())
         built = call(dotted(DATA_LOADER), read, **keywords)
         return [assign("loader", built)]
 

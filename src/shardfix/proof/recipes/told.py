@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
+from shardfix.analysis.code.bindings import Definition, parameters
+from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.names import BATCH_SAMPLER, DATA_LOADER, DISTRIBUTED_SAMPLER, last_name
 from shardfix.analysis.loops.epochs import EpochLoop, SetEpoch, counter_of, untold
 from shardfix.analysis.loops.evaluation import evaluates
@@ -24,6 +27,7 @@ class Told:
     def __init__(self, site: Site, slicer: Slicer) -> None:
         self.site = site
         self.slicer = slicer
+        self.guards: set[str] = set()  # what is unknown of when this loader is told, where other ones are not
         self.module = site.module
         self.prepared = site.owner == "accelerate"
 
@@ -49,11 +53,14 @@ class Told:
     def anew(self, told: SetEpoch) -> None:
         """Stop where a sampler that is built anew in each epoch is told before it is built: the old one is told."""
         around = list(self.module.around(told.call))
+        made = [d.statement for d in self.known(told.receiver)]
         arms = (*self.site.arms, *(inner for batch in self.site.batch_arms for inner in batch.inner))
         direct: list[ast.expr | None] = [a.node for a in arms if told.receiver in self.site.sampler_flow(a).aliases]
         for loop in self.site.epoch_loops.rebuilding:
             built = direct or [loop.built]
             here = [n for n in built if n is not None and loop.loop in self.module.around(n)]
+            if made and all(loop.loop not in self.module.around(s) for s in made):
+                continue  # what is told was built before the loop; what is built in it is another
             if loop.loop in around and any(n.lineno >= told.call.lineno for n in here):
                 raise self.slicer.stopped("`set_epoch` is called before the epoch's sampler is built", told.call)
 
@@ -78,8 +85,8 @@ class Told:
                 flows.append(self.site.sampler_flow(arm))
         for use in (u for flow in flows for u in flow.of("argument", "escape", "returned")):
             made = use.node
-            built = isinstance(made, ast.Call) and self.module.callee(made) & {DATA_LOADER, BATCH_SAMPLER}
-            if not built:
+            called = self.module.callee(made) if isinstance(made, ast.Call) else set()
+            if not called & {DATA_LOADER, BATCH_SAMPLER} and not any(c.startswith("builtins.") for c in called):
                 return made
         return None
 
@@ -90,32 +97,97 @@ class Told:
             raise self.slicer.stopped(f"`{text}` is told the epoch, but what it is there is not seen", told.receiver)
         if told.argument is None:
             raise self.slicer.stopped("`set_epoch` is called without an epoch", told.call)
+        if self.is_of_another(told):
+            return []
         when, shifted = self.moment(told)
-        self.ways(told)
+        mine = self.ways(told)
         epoch: ast.expr = ast.BinOp(name("epoch"), ast.Sub(), ast.Constant(1)) if shifted else name("epoch")
         argument = self.argument(told.argument, told.call, epoch, 0)
         statement: ast.stmt = ast.Expr(call(ast.Attribute(receiver, "set_epoch", ast.Load()), argument))
-        for test in [*self.guards(told, receiver), *when]:
+        for test in [*self.conditions(told, receiver), *mine, *when]:
             statement = ast.If(test, [statement], [])
         return [statement]
 
-    def ways(self, told: SetEpoch) -> None:
-        """The conditions under which what is told is this loader, where its name stands for others too: they hold."""
-        base = told.receiver
-        while (attribute := _sampler_of(base)) is not None:
-            base = attribute[0]
+    def known(self, receiver: ast.expr) -> list[Definition]:
+        """The assignments by which the name that is told is given this loader or its sampler."""
+        while (attribute := _sampler_of(receiver)) is not None:
+            receiver = attribute[0]
         mine = [self.site.flow, *(self.site.sampler_flow(a) for a in self.site.arms if isinstance(a.node, ast.Call))]
-        given = [d for d in self.module.home(base).bindings.reaching(base) if d.value is not None]
-        known = [d for d in given if any(d.value in flow.aliases for flow in mine)]
+        home = self.module.home(receiver)
+        given = [d for d in home.bindings.reaching(receiver) if d.value is not None]
+        if len(given) == 1 and any(receiver in flow.aliases for flow in mine):
+            return given
+        makers = {self.module.function(self.site.call), *(u.node for flow in mine for u in flow.of("returned"))}
+        return [
+            d
+            for d in given
+            if any(d.value in flow.aliases for flow in mine)
+            or (isinstance(d.value, ast.Call) and d.index is not None and makers & {*home.called_functions(d.value)})
+        ]
+
+    def ways(self, told: SetEpoch) -> list[ast.expr]:
+        """The conditions under which what is told is this loader, where its name stands for others too: they hold.
+
+        Returns what a function that makes several loaders is asked for this one.
+        """
+        known = self.known(told.receiver)
         if len(known) != 1:
-            return
+            return []
+        tests = self.asked(known[0].value)
         previous: ast.AST = known[0].statement
         for outer in self.module.around(previous):
             if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                return
+                break
             if isinstance(outer, ast.If) and previous is not outer.test and distributed_test(outer.test) is None:
                 self.slicer.assume(outer.test, previous in outer.body)
             previous = outer
+        return tests
+
+    def asked(self, made: ast.expr | None) -> list[ast.expr]:
+        """That the flags of the function around the construction are not those of a loader that nobody tells, where
+        the function makes several."""
+        function = self.module.function(self.site.call)
+        calls = self.module.callers(function) if function is not None else []
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or made not in calls:
+            return []
+        telling = {d.value for told in self.site.told for d in self.known(told.receiver)}
+        both = self.slicer.unknowns
+        own = [self.flags(function, call_, both) for call_ in calls if call_ in telling]
+        others = [self.flags(function, call_, both) for call_ in calls if call_ not in telling]
+        tests: list[ast.expr] = []
+        for flags in (f for f in others if f and f not in own):
+            self.guards |= {*flags}
+            unknown = {key: self.slicer.conditions.unknown(name(key)) for key in flags}
+            each = [u if flags[key] else ast.UnaryOp(ast.Not(), u) for key, u in unknown.items()]
+            test = ast.UnaryOp(ast.Not(), each[0] if len(each) == 1 else ast.BoolOp(ast.And(), each))
+            if all(ast.dump(test) != ast.dump(t) for t in tests):
+                tests.append(test)
+        return tests
+
+    def is_of_another(self, told: SetEpoch) -> bool:
+        """Whether what is told is a loader that the same function makes elsewhere, under a condition that is not so for
+        this construction."""
+        function = self.module.function(self.site.call)
+        made = [
+            d.value for d in self.known(told.receiver) if d.value in self.module.callers(function or self.site.call)
+        ]
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not made:
+            return False
+        assumed = self.slicer.assumed
+        given = [self.flags(function, value, assumed) for value in made if isinstance(value, ast.Call)]
+        return all(any(assumed[key] is not flag for key, flag in flags.items()) for flags in given)
+
+    def flags(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, made: ast.Call, keys: Collection[str]
+    ) -> dict[str, bool]:
+        """What a call gives to some of the parameters, where that is True or False."""
+        found: dict[str, bool] = {}
+        for key in (p.arg for p in parameters(function) if p.arg in keys):
+            value = argument_of(self.module, function, made, key) or default_of(function, key)
+            flag = literal(value) if value is not None else ...
+            if isinstance(flag, bool):
+                found[key] = flag
+        return found
 
     def receiver(self, node: ast.expr) -> ast.expr | None:
         """What an expression is in the recipe: the loader, its sampler, or the variable of a sampler."""
@@ -195,7 +267,7 @@ class Told:
             return [ast.Compare(name("epoch"), [ast.Eq()], [ast.Constant(0)])], False
         return [], False
 
-    def guards(self, told: SetEpoch, receiver: ast.expr) -> list[ast.expr]:
+    def conditions(self, told: SetEpoch, receiver: ast.expr) -> list[ast.expr]:
         """The conditions under which the call runs in an epoch, from the inside out."""
         m = self.module
         loops = {id(loop.loop) for loop in self.loops}
