@@ -25,15 +25,20 @@ from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
 
 EVALUATION = "shardfix_evaluation"
-NAMES = ("unpadded", "reduced", "in_order")
+NAMES = ("unpadded", "reduced", "in_order", "of_all_batches")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Hindrance:
-    """Why a metric can't be put together again: the statement that is not understood."""
+    """Why a metric can't be put together again: the statement that is not understood.
+
+    Args:
+        alone: whether it asks for the rank, so that not all ranks evaluate at all.
+    """
 
     why: str
     evidence: Evidence
+    alone: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,6 +92,8 @@ def mended(site: Site, lifted: frozenset[ast.expr] = frozenset()) -> Mended | Hi
             continue
         loops.append(metric.loop)
         away = stays_away(module, metric.loop, use.calls, site.flow.aliases, lifted)
+        if away is not None and away.certain:
+            return Hindrance(away.why, module.home(away.node).evidence(away.node), alone=True)
         if away is not None:
             doubts.append(f"line {_line(away.node)}: {away.why}")
         if site.evaluation.reduction is not None:
@@ -252,6 +259,9 @@ def _behind(module: Module, metric: Metric) -> list[Edit] | Hindrance:
                 return Hindrance("the loader has no name where it is iterated", module.evidence(metric.loop))
             lines.append(f"{accumulator.name} = in_order({accumulator.name}, {metric.loader})")
             names.add("in_order")
+        elif accumulator.kind == "by-batch":
+            lines.append(f"{accumulator.name} = of_all_batches({accumulator.name})")
+            names.add("of_all_batches")
     edits: list[Edit] = [InsertStatements(*place, "after", tuple(lines))] if lines else []
     for steps in metric.steps:
         edits.append(WrapExpression(*module.place(steps), "reduced(", ")"))

@@ -221,16 +221,18 @@ RULE = Rule(
         "reports one rank's part. The loop's accumulators are followed: counts, sums over samples, averaging objects, "
         "lists and arrays of results. Loader and metric change together: a DistributedSampler, unpadded() that leaves "
         "out the samples which only make the ranks even (7 samples on 2 ranks are 8 visits), and behind the loop "
-        "reduced() for sums and in_order() for results, which come back in the dataset's order. Every rank has the "
-        "value of one process: exactly for counts and results, to rounding for float sums. In a prepared loop gather() "
-        "becomes gather_for_metrics(), which drops what prepare() repeats (accelerate 1.15, map-style data and "
+        "reduced() for sums, in_order() for results, which come back in the dataset's order, and of_all_batches() for "
+        "lists with one number for each batch. Every rank has the value of one process: exactly for counts and "
+        "results, to rounding for float sums. In a prepared loop gather() becomes gather_for_metrics(), which drops "
+        "what prepare() repeats (accelerate 1.15, map-style data and "
         "streams, 2 and 3 ranks, ragged sizes: the samples of one process, in order)."
     ),
     refuses=(
         "Where a statement of the loop is not understood, which is named: gradients, break, a store, an object that is "
         "told of the batches, a name of the last batch that is read afterwards; where batches hold one sample or "
         "drop_last is set; where the number of batches is read, or the program sums by itself later on. Means over "
-        "batches weigh the last batch like a full one, so their reduced value is another, and a condition that may "
+        "batches weigh the last batch like a full one, so their reduced value is another, results that are read by "
+        "their order come in another where the original shuffles, and a condition that may "
         "differ between ranks keeps some from the reduction for which all must come: --unsafe."
     ),
     plan=plan,

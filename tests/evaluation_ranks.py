@@ -18,7 +18,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, SequentialSampler
 
-from shardfix.evaluation import EvaluationError, in_order, reduced, unpadded
+from shardfix import evaluation
+from shardfix.evaluation import EvaluationError, in_order, of_all_batches, reduced, unpadded
 
 WORLDS = (1, 2, 3, 4)
 # (samples, batch size): multiples of ranks times batch size, one more, one less, ragged, below the ranks, single ones.
@@ -138,6 +139,36 @@ def ordered(size: int, batch: int) -> dict[str, Any]:
     }
 
 
+def of_batches() -> dict[str, Any]:
+    """What comes out where a value is told by its rank and step; the second rank has one batch more."""
+    rank = dist.get_rank()
+    values = [10 * rank + step for step in range(2 + (rank == 1))]
+    return {
+        "list": of_all_batches(values),
+        "tuple": of_all_batches(tuple(values)),
+        "tensors": of_all_batches([torch.tensor(float(value), requires_grad=True) for value in values]),
+        "pairs": of_all_batches([(value, {"n": value}) for value in values]),
+        "array": of_all_batches(numpy.array(values, dtype=numpy.float32)),
+        "tensor": of_all_batches(torch.tensor(values)),
+        "none": of_all_batches(None),
+        "refused": [
+            refused(lambda: of_all_batches(1.5)),
+            refused(lambda: of_all_batches(values if rank else None)),
+            refused(lambda: of_all_batches(values if rank else torch.tensor(1.0))),
+        ],
+    }
+
+
+def by_another_copy() -> list[int]:
+    """The order that a second copy of the file restores, of a loader that the first one made."""
+    text = Path(evaluation.__file__).read_text()
+    copy: dict[str, Any] = {"__name__": "copy"}
+    exec(compile(text, "copy.py", "exec"), copy)
+    given = unpadded(loader(9, 4))
+    again: list[int] = copy["in_order"]([index for one in read(copy["unpadded"](given)) for index in one], given)
+    return again
+
+
 def ordered_wrongly() -> dict[str, str]:
     given, padded = unpadded(loader(7)), loader(7)
     mine = [index for one in read(given) for index in one]
@@ -222,6 +253,7 @@ def main(rank: int, world: int, folder: Path) -> None:
     torch.set_num_threads(1)
     alone = loader()
     without_group = [unpadded(alone) is alone, reduced(alone) is alone, in_order(alone, None) is alone]
+    without_group.append(of_all_batches(alone) is alone)
     told = DistributedSampler(Numbers(7), num_replicas=world, rank=rank, shuffle=False)
     early = unpadded(DataLoader(Numbers(7), 2, sampler=told))
     store = dist.FileStore(str(folder / f"store{world}"), world)  # type: ignore[attr-defined]
@@ -239,6 +271,7 @@ def main(rank: int, world: int, folder: Path) -> None:
     if world > 1:
         results |= {"ordered wrongly": ordered_wrongly(), "unpadded wrongly": unpadded_wrongly(), "kept": kept()}
         results["out of step"] = out_of_step()
+        results |= {"of batches": of_batches(), "by another copy": by_another_copy()}
     (folder / f"{world}-{rank}.pickle").write_bytes(pickle.dumps(results))
 
 

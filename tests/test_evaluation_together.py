@@ -14,7 +14,7 @@ import pytest
 import torch
 from evaluation_ranks import DRIVEN, SHAPES, WORLDS
 
-from shardfix.evaluation import EvaluationError, in_order, reduced, unpadded
+from shardfix.evaluation import EvaluationError, in_order, of_all_batches, reduced, unpadded
 
 SEVERAL = WORLDS[1:]
 Ranks = dict[int, list[dict[str, Any]]]
@@ -114,7 +114,7 @@ def test_a_shuffled_loader_is_still_told_the_epoch(ranks: Ranks, world: int) -> 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_without_a_group_everything_is_given_back(ranks: Ranks, world: int) -> None:
-    assert [one["without a group"] for one in ranks[world]] == [[True, True, True]] * world
+    assert [one["without a group"] for one in ranks[world]] == [[True, True, True, True]] * world
 
 
 def test_without_torch_distributed_everything_is_given_back() -> None:
@@ -123,6 +123,7 @@ def test_without_torch_distributed_everything_is_given_back() -> None:
     assert reduced(1, 0.5) == (1, 0.5)
     assert reduced(values) is values
     assert in_order(values, None) is values
+    assert of_all_batches(values) is values
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -243,6 +244,29 @@ def test_ranks_that_are_at_different_evaluations_are_all_told(ranks: Ranks) -> N
         )
 
 
+@pytest.mark.parametrize("world", [2, 3])
+def test_one_value_for_each_batch_comes_batch_by_batch_first_rank_first(ranks: Ranks, world: int) -> None:
+    expected = [0, 10, 1, 11, 12] if world == 2 else [0, 10, 20, 1, 11, 21, 12]
+    needed = "of_all_batches needs a list with one item for each batch, and there is a"
+    for one in ranks[world]:
+        found = one["of batches"]
+        assert (found["list"], found["tuple"], found["none"]) == (expected, tuple(expected), None)
+        assert found["pairs"] == [(value, {"n": value}) for value in expected]
+        assert_same(found["tensors"], [torch.tensor(float(value)) for value in expected], "tensors")
+        assert_same(found["array"], numpy.array(expected, dtype=numpy.float32), "array")
+        assert_same(found["tensor"], torch.tensor(expected), "tensor")
+        assert [error.split(": ", 1)[1] for error in found["refused"]] == [
+            f"{needed} float",
+            f"{needed} NoneType",
+            f"{needed} Tensor",
+        ]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_two_copies_of_the_file_in_one_program_know_each_others_loaders(ranks: Ranks, world: int) -> None:
+    assert [one["by another copy"] for one in ranks[world]] == [list(range(9))] * world
+
+
 def test_a_loader_whose_padding_is_not_known_is_refused(ranks: Ranks) -> None:
     unknown = (
         "no DistributedSampler: with SequentialSampler it is not known what each of 2 ranks reads; build the DataLoader"
@@ -283,4 +307,5 @@ def test_the_file_stands_alone_and_is_exported() -> None:
     assert imported == {"__future__", "typing", "collections", "torch"}
     ast.parse(text, feature_version=(3, 8))
     assert (shardfix.unpadded, shardfix.reduced, shardfix.in_order) == (unpadded, reduced, in_order)
+    assert shardfix.of_all_batches is of_all_batches
     assert shardfix.EvaluationError is EvaluationError

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shardfix.evaluation import EvaluationError, in_order, reduced, unpadded
+    from shardfix.evaluation import EvaluationError, in_order, of_all_batches, reduced, unpadded
     from shardfix.sanitizer import DataLoaderSanitizer, ShardingError, sanitize
 
 __version__ = "0.1.0"
@@ -14,6 +14,7 @@ __all__ = [
     "ShardingError",
     "__version__",
     "in_order",
+    "of_all_batches",
     "reduced",
     "sanitize",
     "unpadded",
@@ -26,7 +27,7 @@ def __getattr__(name: str) -> Any:
         from shardfix import sanitizer
 
         return getattr(sanitizer, name)
-    if name in ("EvaluationError", "in_order", "reduced", "unpadded"):
+    if name in ("EvaluationError", "in_order", "of_all_batches", "reduced", "unpadded"):
         from shardfix import evaluation
 
         return getattr(evaluation, name)

@@ -2,12 +2,13 @@
 
 `shardfix migrate` copies this one file, unchanged, into the projects it migrates as `shardfix_evaluation.py`;
 `shardfix` itself need not be installed there. It imports the standard library only (torch is looked at once the program
-itself has loaded it). In a program of one process the three functions give back what they are given:
+itself has loaded it). In a program of one process the four functions give back what they are given:
 
     loader = unpadded(loader)                          # after DataLoader(..., sampler=DistributedSampler(...))
     for batch in loader: ...                           # each process counts its own samples
     correct, total = reduced(correct, total)           # after the loop, on every process: the sums over all of them
     predictions = in_order(predictions, loader)        # one for each sample, in the order of the dataset
+    losses = of_all_batches(losses)                    # one for each batch, of all batches of all processes
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["EvaluationError", "in_order", "reduced", "unpadded"]
+__all__ = ["EvaluationError", "in_order", "of_all_batches", "reduced", "unpadded"]
 
 T = TypeVar("T")
 
@@ -182,6 +183,34 @@ def in_order(values: T, loader: Any) -> T:
         found = (f"{_told(part)} for {len(share)} on rank {rank}" for rank, (share, part) in enumerate(shares))
         raise _error(f"in_order needs one value for each sample; there are {', '.join(found)}")
     return _placed(result, _device(values))  # type: ignore[no-any-return]
+
+
+def of_all_batches(values: T) -> T:
+    """Returns what all ranks have for each of their batches, every rank the same: the first batch of every rank, then
+    the second.
+
+    To be called by every rank, after the loop over the batches. One process gets back the values themselves. There are
+    other batches, and more of them, than in one process: a sum over all of them is the same if each value is a sum over
+    its batch's samples, and a mean of their means is not quite the same where the last batches are short.
+
+    Args:
+        values: what this rank collected, one item for each batch: a list or tuple of anything that can be pickled, an
+            array or a tensor (along the first dimension). None stays None.
+
+    Raises:
+        EvaluationError: it is none of that. Every rank raises it alike.
+    """
+    if _world() == 1:
+        return values
+    parts = _of_all_ranks(_sent(values))
+    if all(part is None for part in parts):
+        return values
+    strange = next((part for part in parts if _rows(part) < 0), None)
+    if strange is not None or any(part is None for part in parts):
+        raise _error(f"of_all_batches needs a list with one item for each batch, and there is {_told(strange)}")
+    places = [(step, rank) for rank, part in enumerate(parts) for step in range(_rows(part))]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return _placed(_taken(_joined(parts), order), _device(values))  # type: ignore[no-any-return]
 
 
 # ------------------------------------------------------------------------------------------------------ the ranks

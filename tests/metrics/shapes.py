@@ -774,4 +774,62 @@ SHAPES = (
 """,
         "texts = in_order(texts, val_loader)",
     ),
+    _shape(
+        "a list of the batches' mean losses",
+        """
+    criterion = nn.CrossEntropyLoss()
+    losses = []
+    for x, y in val_loader:
+        losses.append(criterion(model(x), y).item())
+    return round(float(np.mean(losses)), 4)
+""",
+        "losses = of_all_batches(losses)",
+        exact="even",
+    ),
+    _shape(
+        "tensors of the batches' losses",
+        """
+    losses = []
+    for x, y in val_loader:
+        loss = F.cross_entropy(model(x), y)
+        losses.append(loss)
+    return torch.stack(losses).mean().item()
+""",
+        "losses = of_all_batches(losses)",
+        exact="even",
+    ),
+    _shape(
+        "mean losses and sizes of the batches",
+        """
+    losses = []
+    for x, y in val_loader:
+        losses.append((F.cross_entropy(model(x), y).item(), y.size(0)))
+    return sum(loss * n for loss, n in losses) / sum(n for _, n in losses)
+""",
+        "losses = of_all_batches(losses)",
+    ),
+    _shape(
+        "sums and sizes of the batches in two lists",
+        """
+    hits, sizes = [], []
+    for x, y in val_loader:
+        hits.append((model(x).argmax(1) == y).sum().item())
+        sizes.append(len(y))
+    return sum(hits) / sum(sizes), np.array(hits).sum()
+""",
+        "hits = of_all_batches(hits)",
+        "sizes = of_all_batches(sizes)",
+    ),
+    _shape(
+        "a mean weighed by the batches' sizes",
+        """
+    losses, sizes = [], []
+    for x, y in val_loader:
+        losses.append(F.cross_entropy(model(x), y).item())
+        sizes.append(x.shape[0])
+    return float(np.average(losses, weights=sizes))
+""",
+        "losses = of_all_batches(losses)",
+        "sizes = of_all_batches(sizes)",
+    ),
 )

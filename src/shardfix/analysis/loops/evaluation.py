@@ -165,7 +165,7 @@ def _bound_by(module: Module, call: ast.Call) -> set[str]:
 def is_reduction(module: Module, call: ast.Call) -> bool:
     """Whether a call combines values across ranks, by its resolved name or a helper's usual name."""
     name = last_name(call.func)
-    if name in _REDUCTIONS or (name in ("reduced", "in_order") and keeps_whole(module, call)):
+    if name in _REDUCTIONS or (name in ("reduced", "in_order", "of_all_batches") and keeps_whole(module, call)):
         return True
     if name in ("reduce", "gather"):
         if any(q.startswith("torch.distributed.") for q in module.callee(call)):

@@ -86,7 +86,7 @@ def hooked(module: Module, loop: ast.AST) -> ast.Call | None:
 
 
 def counted_by_a_model(module: Module, loop: ast.For) -> ast.Attribute | None:
-    """The read behind a loop of what a model of the project adds up in its ``forward``, or a dataset when it is read."""
+    """The read behind a loop of what a model of the project adds up in its ``forward``, or a dataset item by item."""
     end = loop.end_lineno or loop.lineno
     reads = [
         n

@@ -13,6 +13,7 @@ from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
 from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
 from shardfix.analysis.metrics.drawing import draws
+from shardfix.analysis.metrics.entries import added_by, is_number
 from shardfix.analysis.metrics.forwards import carries, forwards
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
 from shardfix.analysis.metrics.meters import Meter
@@ -38,6 +39,7 @@ class Write:
     why: str = ""
     meter: Meter | None = None
     sure: bool = True
+    value: Value | None = None  # of a list, what is added to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,8 +321,12 @@ class Gathering:
         elif many:
             self.refuse(s, "what it adds is not seen to be one item for each sample")
         else:
-            why = "a mean over the batch" if value.kind == "mean" else "one value for a batch"
-            self.refuse(s, f"it keeps {why}, and the ranks' batches are other ones")
+            kept = "a mean over the batch" if value.kind == "mean" else "one value for a batch"
+            why = f"it keeps {kept}"
+            if value.kind not in ("step", "constant") and is_number(self.values, added_by(s)):
+                self.writes.append(Write(target, root_of(target), "by-batch", s, why, sure=place.once, value=value))
+            else:
+                self.refuse(s, f"{why}, and the ranks' batches are other ones")
 
     def _flat(self, s: ast.stmt, *, array: bool) -> str:
         """Why what is added may be no list where a batch holds one sample; empty if it is one."""

@@ -10,8 +10,9 @@ from shardfix.analysis.metrics.meters import Meter
 
 # sum: summed over the ranks it is the one-process value. steps: the number of batches. batch-mean: a sum of means over
 # batches. opaque: a sum of what is not seen to be a sum over samples. samples, batches: a list or array with one item
-# for each sample, or one piece for each batch. meter: an averaging object.
-Gathered = Literal["sum", "steps", "batch-mean", "opaque", "samples", "batches", "meter"]
+# for each sample, or one piece for each batch. by-batch: a list with one number for each batch. meter: an averaging
+# object.
+Gathered = Literal["sum", "steps", "batch-mean", "opaque", "samples", "batches", "by-batch", "meter"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

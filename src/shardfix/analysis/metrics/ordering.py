@@ -191,9 +191,8 @@ class _Reader:
         """Whether what a turn gives a name is read in that turn alone."""
         inside = set(ast.walk(loop))
         own = any(isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(statement.value))
-        readers = [
-            r for d in self.module.bindings.definitions_at(target, target.id) for r in self.module.bindings.readers(d)
-        ]
+        made = self.module.bindings.definitions_at(target, target.id)
+        readers = [r for d in made for r in self.module.bindings.readers(d)]
         return not own and all(r in inside and r.lineno >= statement.lineno for r in readers)
 
     def _adds_up(self, loop: ast.For) -> bool:

@@ -98,7 +98,7 @@ class _Handed:
         asked = receiver is not None and _holds(receiver, names, tainted)
         if not given and not asked:
             return False
-        if is_reduction(module, call) and last_name(call.func) not in ("reduced", "in_order"):
+        if is_reduction(module, call) and last_name(call.func) not in ("reduced", "in_order", "of_all_batches"):
             return True
         functions = list(module.called_functions(call))
         classes = module.project_classes(call.func)
@@ -127,7 +127,7 @@ def _calls_collective(module: Module, function: ast.AST, depth: int, seen: set[a
     for n in ast.walk(function):
         if not isinstance(n, ast.Call):
             continue
-        if is_reduction(home, n) and last_name(n.func) not in ("reduced", "in_order"):
+        if is_reduction(home, n) and last_name(n.func) not in ("reduced", "in_order", "of_all_batches"):
             return True
         if any(_calls_collective(home, f, depth + 1, seen) for f in home.called_functions(n)):
             return True

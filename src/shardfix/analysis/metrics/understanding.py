@@ -13,6 +13,7 @@ from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.altering import counted_by_a_model, hooked
 from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
+from shardfix.analysis.metrics.entries import only_summed
 from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.lengths import reckoned_before
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
@@ -29,6 +30,7 @@ _BLOCKS = (
 _COUNTED = frozenset(
     {"n", "last_print_n", "count", "counter", "index", "value", "current", "completed", "step", "done"}
 )
+_LISTS = ("samples", "batches", "by-batch")
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -81,9 +83,16 @@ def _doubted(
     trained = trains_inside(module, loop)
     if trained is not None:
         obstacles.append(Obstacle(trained, "the model is set to training, in which what it gives may go by the batch"))
-    why = "`collate_fn` is not seen to stack samples only, and padding depends on which are together" if uneven else ""
+    why = (
+        "`collate_fn` is not seen to stack samples only: what a row holds, or which there are, may go by the batch"
+        if uneven
+        else ""
+    )
     if may_train(module, loop):
         why = "the model is not seen to be set to evaluation, and in training what it gives may go by the batch"
+    entries = {w.name: w.value for w in gathering.writes if w.kind == "by-batch" and w.value is not None}
+    if entries and only_summed(module, loop, entries):
+        found = [replace(a, why="") if a.name in entries else a for a in found]
     others = {w.name for w in gathering.writes if not _counts(gathering, w)}
     return [replace(a, why=why) if a.name in others and not a.why else a for a in found]
 
@@ -229,7 +238,7 @@ class _Afterwards:
     def _kind(self, writes: Sequence[Write]) -> tuple[Gathered | None, str]:
         kinds = {w.kind for w in writes}
         why = next((w.why for w in writes if w.why), "")
-        if "samples" in kinds or "batches" in kinds:
+        if kinds & {"samples", "batches", "by-batch"}:
             return (writes[0].kind, why) if len(writes) == 1 else (None, "")
         if kinds == {"meter"}:
             return "meter", why
@@ -289,7 +298,7 @@ class _Afterwards:
             if repeats != around:
                 self._refuse(writes[-1].statement, f"`{name}` goes on over several passes")
                 return False
-            if kind != "meter" and not (is_empty(d.value) if kind in ("samples", "batches") else is_zero(d.value)):
+            if kind != "meter" and not (is_empty(d.value) if kind in _LISTS else is_zero(d.value)):
                 self._refuse(d.statement, f"`{name}` does not begin at nothing")
                 return False
             if kind != "meter" and not is_number(d.value) and self._known_elsewhere(d):
