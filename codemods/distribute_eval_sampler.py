@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shardfix.codemods._all_ranks import offer
 from shardfix.codemods._findings import divided, lengths, refuse
-from shardfix.codemods._mending import hindrance
+from shardfix.codemods._mending import Hindrance, hindrance, mended
 from shardfix.codemods._sharding import shard
 
 from shardfix.analysis.code.module import Module
@@ -256,6 +256,9 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         evidence = (division,) if code == "SHD930" and division is not None else _reduction(site)
         why, where = hindrance(site) if code == "SHD904" or (code == "SHD906" and not exact) else ("", ())
         return refuse(site, code, note=why or (reason if exact else ""), evidence=(*evidence, *where))
+    hindered = mended(site) if code == "SHD904" else None
+    if isinstance(hindered, Hindrance) and hindered.alone:  # a rank that evaluates alone would have its share only
+        return refuse(site, code, note=hindrance(site)[0], evidence=(hindered.evidence,))
     edits = shard(site, shuffle="False", tell=False)
     if isinstance(edits, Finding):
         return edits

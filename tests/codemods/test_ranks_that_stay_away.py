@@ -174,3 +174,298 @@ def test_an_exception_that_ends_the_program(handler: str) -> None:
     text = HEAD + "def main():\n    try:\n        validate(model, val_loader)\n" + handler + "main()\n"
     (change,) = planned(text).changes
     assert change.tier == "safe"
+
+
+CALL = "validate(model, val_loader)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        pytest.param("match rank:\n    case 0:\n        validate(model, val_loader)\n", "rank", id="match"),
+        pytest.param("n = [validate(model, val_loader) for _ in 'ab' if rank == 0]\n", "rank == 0", id="comprehension"),
+        pytest.param("for _ in range(1 - min(rank, 1)):\n    " + CALL, "range(1 - min(rank, 1))", id="how often"),
+        pytest.param(
+            "bar = range(1) if rank == 0 else range(0)\nfor _ in bar:\n    " + CALL, "bar", id="how often, by a name"
+        ),
+        pytest.param("for task in ['a', 'b'][rank::2]:\n    " + CALL, "['a', 'b'][rank::2]", id="tasks shared out"),
+        pytest.param("FIRST = rank in (0, 8)\nif FIRST:\n    " + CALL, "FIRST", id="a name"),
+        pytest.param(
+            "class Trainer:\n    @property\n    def accuracy(self):\n        return validate(model, val_loader)\n"
+            "trainer = Trainer()\nif rank == 0:\n    print(trainer.accuracy)\n",
+            "rank == 0",
+            id="a property",
+        ),
+        pytest.param(
+            "class Evaluator:\n    def __call__(self):\n        return validate(model, val_loader)\n"
+            "evaluator = Evaluator()\nif rank == 0:\n    evaluator()\n",
+            "rank == 0",
+            id="an object that is called",
+        ),
+        pytest.param(
+            "evaluate = lambda: validate(model, val_loader)\nif rank == 0:\n    evaluate()\n",
+            "rank == 0",
+            id="a lambda",
+        ),
+    ],
+)
+def test_where_not_all_ranks_come_nothing_is_changed_even_if_asked_for(text: str, asked: str) -> None:
+    found = planned(HEAD + text, Options(sanitizer="off", unsafe=True))
+    assert found.changes == ()
+    assert f"`{asked}` goes by the rank: not every rank comes here, or as often" in found.reports[0].why
+
+
+SETTING = "if args.do_eval:\n    validate(model, val_loader)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("setattr(args, 'do_eval', rank == 0)\n" + SETTING, id="setattr"),
+        pytest.param("args = argparse.Namespace(do_eval=rank == 0)\n" + SETTING, id="keyword"),
+        pytest.param("vars(args)['do_eval'] = rank == 0\n" + SETTING, id="vars"),
+        pytest.param("args.__dict__.update(do_eval=rank == 0)\n" + SETTING, id="update"),
+        pytest.param("args.do_eval = MAIN = rank == 0\n" + SETTING, id="a store"),
+        pytest.param("args = {True: main_args, False: args}[rank == 0]\n" + SETTING, id="other settings"),
+        pytest.param("class Box:\n    args = args\nBox.args.do_eval = rank == 0\n" + SETTING, id="through an object"),
+        pytest.param(
+            "parser = argparse.ArgumentParser()\n"
+            "parser.add_argument('--do-eval', type=int, default=int(os.environ['RANK']) == 0)\n"
+            "args = parser.parse_args()\n" + SETTING,
+            id="a default of the command line",
+        ),
+    ],
+)
+def test_a_setting_that_holds_the_rank(text: str) -> None:
+    assert codes(HEAD + text) == [["SHD904"]]
+    (change,) = planned(HEAD + text, Options(sanitizer="off", unsafe=True)).changes
+    assert change.tier == "unsafe"
+    assert "every rank must come here, and `args.do_eval` is not seen to be alike on all" in change.reason
+
+
+HANDED = "def run():\n    validate(model, val_loader)\n"
+METHOD = "class Trainer:\n    def run(self):\n        validate(model, val_loader)\ntrainer = Trainer()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(
+            "from accelerate.utils import main_process_first\nwith main_process_first():\n    " + CALL,
+            "what `with main_process_first()` does on each rank is not known: some may wait in it",
+            id="a context of a library",
+        ),
+        pytest.param(
+            "class First:\n    def __enter__(self):\n        rank and dist.barrier()\n"
+            "    def __exit__(self, *why):\n        rank or dist.barrier()\nwith First():\n    " + CALL,
+            "what `with First()` does on each rank is not known: some may wait in it",
+            id="a context in which ranks wait",
+        ),
+        pytest.param(
+            "class Quiet:\n    def __enter__(self):\n        pass\n"
+            "    def __exit__(self, *why):\n        return True\nwith Quiet():\n    " + CALL,
+            "what `with Quiet()` does on each rank is not known",
+            id="a context that gets over exceptions",
+        ),
+        pytest.param(
+            METHOD + "getattr(trainer, 'run' if rank == 0 else 'wait')()\n",
+            "`run` may be asked for by its name here, and what runs it is not seen",
+            id="getattr",
+        ),
+        pytest.param(
+            "def of_one(cls):\n    cls.run = lambda self: None\n    return cls\n@of_one\n" + METHOD + "trainer.run()\n",
+            "whether `@of_one` leaves the methods as they are is not known",
+            id="a decorator of the class",
+        ),
+        pytest.param(
+            METHOD + "Trainer.run = guarded(Trainer.run)\ntrainer.run()\n",
+            "`run` is handed on here, and what runs it then is not seen",
+            id="another method in its place",
+        ),
+        pytest.param(
+            "from library import once\n@once\n" + HANDED + "run()\n",
+            "whether `@once` runs the function on every rank is not known",
+            id="a decorator of a library",
+        ),
+        pytest.param(
+            "def sometimes(f):\n    def inner():\n        if shall():\n            f()\n    return inner\n@sometimes\n"
+            + HANDED
+            + "run()\n",
+            "whether `@sometimes` runs the function on every rank is not known",
+            id="a decorator of the project",
+        ),
+        pytest.param(
+            "try:\n    if rank:\n        raise ImportError\n    import json as logger\n"
+            "except ImportError:\n    logger = None\nif logger:\n    " + CALL,
+            "every rank must come here, and `logger` is not seen to be alike on all",
+            id="an import that fails",
+        ),
+        pytest.param(
+            "def main():\n    try:\n        assert shall()\n        validate(model, val_loader)\n"
+            "    except AssertionError:\n        pass\nmain()\n",
+            "what is raised on one rank is caught here, and that rank goes on",
+            id="an assertion that is caught",
+        ),
+        pytest.param(
+            "def main():\n    try:\n        prepare()\n    except OSError:\n        return\n"
+            "    validate(model, val_loader)\nmain()\n",
+            "where an exception is raised on one rank only, that rank goes no further here",
+            id="an exception before it",
+        ),
+        pytest.param(
+            "from torch.utils.data import DistributedSampler\n"
+            "for task in DataLoader(tasks, batch_size=None, sampler=DistributedSampler(tasks)):\n    " + CALL,
+            "every rank must come here as often, and `DataLoader(tasks",
+            id="tasks shared out by a loader",
+        ),
+        pytest.param(
+            "todo = []\nif rank == 0:\n    todo.append('val')\nfor split in todo:\n    " + CALL,
+            "every rank must come here as often, and `todo` is not seen to be as long on all",
+            id="a list that one rank fills",
+        ),
+        pytest.param(
+            "todo = {}\nif time.time() > 9:\n    todo['val'] = 1\nif todo:\n    " + CALL,
+            "every rank must come here, and `todo` is not seen to be alike on all",
+            id="a dict that some fill",
+        ),
+        pytest.param(
+            "def runs():\n    yield validate(model, val_loader)\nfor n in runs():\n    if rank == 0:\n        break\n",
+            "how far each rank takes the generator `runs` is not seen",
+            id="a generator",
+        ),
+        pytest.param(
+            "n = next(validate(model, val_loader) for _ in range(2))\n",
+            "how much of a generator each rank takes is not seen",
+            id="a generator expression",
+        ),
+        pytest.param(
+            "import asyncio\nasync " + HANDED + "asyncio.run(run())\n", "when `run` is run, being async", id="async"
+        ),
+        pytest.param(
+            "import threading\n" + HANDED + "threading.Thread(target=run).start()\n",
+            "`run` is handed on here, and what runs it then is not seen",
+            id="a thread",
+        ),
+        pytest.param(
+            HANDED + "hooks = []\nhooks.append(run)\n",
+            "`run` is handed on here, and what runs it then is not seen",
+            id="a list of functions",
+        ),
+        pytest.param(
+            "make = Lazy(lambda: validate(model, val_loader))\n", "what calls this lambda is not seen", id="a lambda"
+        ),
+        pytest.param(HANDED, "nothing in the project is seen to call `run`", id="nobody calls it"),
+        pytest.param(
+            "from lightning import Callback\nclass Evaluate(Callback):\n    def on_epoch_end(self):\n"
+            "        validate(model, val_loader)\n",
+            "nothing in the project is seen to call `on_epoch_end`",
+            id="a library calls it",
+        ),
+        pytest.param(
+            METHOD + "def fit(other):\n    if shall():\n        other.run()\nfit(trainers[0])\n",
+            "every rank must come here, and `shall()` is not seen to be alike on all",
+            id="a method of an object that is not seen",
+        ),
+        pytest.param(
+            "if rank:\n    dist.barrier()\nn = validate(model, val_loader)\nif rank == 0:\n    dist.barrier()\n",
+            "ranks wait for one another here, and the others come to the evaluation first",
+            id="one rank after the other",
+        ),
+        pytest.param(
+            "def validated():\n    t = time.time()\n    return validate(model, val_loader), time.time() - t\n"
+            "for epoch in range(9):\n    n, took = validated()\n    if took > 60:\n        break\n",
+            "every rank must come here, and `took > 60` is not seen to be alike on all",
+            id="how long it took",
+        ),
+    ],
+)
+def test_what_is_not_known_to_be_taken_alike_by_all_ranks_is_named(text: str, why: str) -> None:
+    assert "SHD904" in codes(HEAD + text)[0]
+    (change,) = planned(HEAD + text, Options(sanitizer="off", unsafe=True)).changes
+    assert change.tier == "unsafe"
+    assert why in change.reason
+
+
+STOPPER = (
+    "class Stopper:\n    def __init__(self, patience):\n        self.patience = patience\n        self.bad = 0\n"
+    "        self.best = None\n        self.stop = False\n"
+    "    def __call__(self, score):\n        if self.best is None or score > self.best:\n"
+    "            self.best = score\n"
+    "            self.bad = 0\n        else:\n            self.bad += 1\n            if self.bad >= self.patience:\n"
+    "                self.stop = True\nstopper = Stopper(3)\n"
+)
+MAIN = "def main(args):\n    for epoch in range(args.epochs):\n        validate(model, val_loader)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("if __name__ == '__main__':\n    " + CALL, id="the main module"),
+        pytest.param(MAIN + "main(args)\n", id="main of settings"),
+        pytest.param(MAIN.replace("args", "cfg").replace("def main", "@hydra.main()\ndef main"), id="hydra"),
+        pytest.param("import fire\n" + MAIN + "fire.Fire(main)\n", id="fire"),
+        pytest.param(
+            "import torch.multiprocessing as mp\ndef worker(proc, args):\n    if args.evaluate:\n"
+            "        validate(model, val_loader)\n        return\nif args.spawn:\n"
+            "    mp.spawn(worker, nprocs=2, args=(args,))\nelse:\n    worker(args.gpu, args)\n",
+            id="spawned",
+        ),
+        pytest.param(
+            EPOCHS + "    stopper(validate(model, val_loader))\n    if stopper.stop:\n        break\n", id="patience"
+        ),
+        pytest.param(
+            EPOCHS + "    if not torch.isfinite(train_loss):\n        exit(1)\n    validate(model, val_loader)\n",
+            id="the end of a program that fails",
+        ),
+        pytest.param(
+            "with torch.cuda.amp.autocast(enabled=True), open('log', 'a') as log:\n    " + CALL, id="known contexts"
+        ),
+        pytest.param(
+            "class Timed:\n    def __enter__(self):\n        self.t = time.time()\n"
+            "    def __exit__(self, *why):\n        print(time.time() - self.t)\nwith Timed():\n    " + CALL,
+            id="a context of the project",
+        ),
+        pytest.param(
+            "try:\n    import wandb\nexcept ImportError:\n    wandb = None\nif wandb is None:\n    " + CALL,
+            id="an import that is there or not",
+        ),
+        pytest.param(
+            "class Evaluator:\n    def __call__(self):\n        return validate(model, val_loader)\n"
+            "evaluator = Evaluator()\nevaluator()\n",
+            id="an object that is called",
+        ),
+        pytest.param(METHOD + "trainer.run()\n", id="a method"),
+        pytest.param("evaluate = lambda: validate(model, val_loader)\nevaluate()\n", id="a lambda"),
+        pytest.param(
+            "def timed(f):\n    def inner(*a, **k):\n        t = time.time()\n        result = f(*a, **k)\n"
+            "        print(time.time() - t)\n        return result\n    return inner\n@timed\n" + HANDED + "run()\n",
+            id="a decorator that calls",
+        ),
+        pytest.param("n = [validate(model, val_loader) for _ in range(args.runs)]\n", id="a comprehension"),
+        pytest.param("n = sum(validate(model, val_loader) for _ in range(3))\n", id="a generator that is taken whole"),
+        pytest.param(
+            "start = 0\nif args.resume and os.path.isfile(args.resume):\n"
+            "    start = torch.load(args.resume, map_location=f'cuda:{rank}')['epoch']\n"
+            "for epoch in range(start, args.epochs):\n    " + CALL,
+            id="resumed",
+        ),
+        pytest.param(
+            EPOCHS + "    stop = torch.tensor(float(train_loss > 9))\n    dist.all_reduce(stop)\n    if stop > 0:\n"
+            "        break\n    validate(model, val_loader)\n",
+            id="agreed upon",
+        ),
+        pytest.param(
+            "history = []\nfor epoch in range(9):\n    history.append(validate(model, val_loader))\n"
+            "    if len(history) > 2 and history[-1] < history[-2]:\n        break\n",
+            id="its own history",
+        ),
+        pytest.param("match args.mode:\n    case 'eval':\n        validate(model, val_loader)\n", id="match"),
+        pytest.param(
+            "if rank == 0:\n    print('begins')\nn = validate(model, val_loader)\nif rank == 0:\n    print(n)\n",
+            id="what one rank says",
+        ),
+    ],
+)
+def test_a_way_that_all_ranks_are_seen_to_come(text: str) -> None:
+    (change,) = planned("import hydra\n" + HEAD + STOPPER + text).changes
+    assert (change.codes, change.tier) == (("SHD305",), "safe")

@@ -24,7 +24,17 @@ _TAKES_ALL = frozenset({"list", "tuple", "set", "dict", "sorted", "sum", "max", 
 _LEAVES = ("exit", "_exit", "quit")
 # Contexts in which every rank does what it does without them: none waits, and none gets over an exception.
 _CONTEXTS = frozenset(
-    {"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast", "open", "tqdm", "trange", "nullcontext"}
+    {
+        "no_grad",
+        "inference_mode",
+        "enable_grad",
+        "set_grad_enabled",
+        "autocast",
+        "open",
+        "tqdm",
+        "trange",
+        "nullcontext",
+    }
     | {"profile", "record_function", "Profiler", "profiler", "timer", "Timer", "timeit", "catch_warnings", "closing"}
     | {"redirect_stdout", "redirect_stderr", "device", "no_sync", "Progress", "progress_bar", "SummaryWriter", "Pool"}
     | {"TemporaryDirectory", "NamedTemporaryFile", "set_default_dtype", "average_parameters", "sdp_kernel", "stream"}
@@ -269,8 +279,10 @@ def _leavers(node: ast.AST, way: list[Step], *, loops: int, turns: bool) -> Iter
     if isinstance(node, ast.Raise) or _ends(node) or isinstance(node, ast.Assert):
         fails = isinstance(node, (ast.Raise, ast.Assert)) or _with_a_code(node)
         mine = [*way, Step(node.test, "test")] if isinstance(node, ast.Assert) else way
-        # Where a program fails, what started its ranks ends them all.
-        yield from (Step(s.node, "dies") if fails and s.kind == "test" else s for s in mine if s.kind != "turns")
+        if fails:  # what started the ranks ends them all
+            yield from (Step(s.node, "dies") for s in mine if s.kind == "test")
+        else:
+            yield from mine
         return
     if isinstance(node, ast.If):
         for s in (*node.body, *node.orelse):
