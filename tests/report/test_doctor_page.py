@@ -122,3 +122,16 @@ def test_json_says_the_same_in_the_form_that_the_schema_gives() -> None:
     assert (differs["measured"]["overlap"], differs["measured"]["covered"]) == (7, 17)
     assert differs["decides"] == ["SHD201", "SHD709"]
     assert (missing["answer"], missing["measured"]) == ("not-installed", None)
+
+
+def test_in_a_narrow_terminal_each_row_of_the_table_has_two_lines() -> None:
+    wide = doctor_page(CHECKUP, TITLES).plain().splitlines()
+    narrow = doctor_page(CHECKUP, TITLES, width=80).plain().splitlines()
+    assert wide == doctor_page(CHECKUP, TITLES, width=110).plain().splitlines()
+    at = narrow.index("shuffle=True")
+    assert narrow[at + 1].split() == [
+        *("nobody", "not", "run", "accelerate", "12,12", "/", "7", "/", "17", "fabric", "not", "installed")
+    ]
+    assert {line.index("fabric") for line in narrow if line.startswith("    nobody")} == {
+        narrow[at + 1].index("fabric")
+    }

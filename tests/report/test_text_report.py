@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from results_by_hand import DOUBLE, RIGHT, change, everything, proof, site
 
-from shardfix.analysis.model import Location
+from shardfix.analysis.model import Finding, Location
 from shardfix.report.terminal import Page, Styled, emit, emit_diff, visible, wants_colour
 from shardfix.report.text import migrate_page, scan_page, verify_page
 from shardfix.result import RunResult
@@ -149,6 +149,38 @@ def test_colour_is_for_terminals(
     stream = io.StringIO()
     stream.isatty = lambda: terminal  # type: ignore[method-assign]
     assert wants_colour(stream) is colour
+
+
+def test_a_change_that_was_refuted_says_why_once() -> None:
+    refused = Finding("SHD925", DOUBLE, "the rewrite was refuted (SHD201): rank 0 and rank 1 both read 3", (), "see it")
+    result = RunResult(
+        Path.cwd(),
+        (site(DOUBLE, "refused", findings=(refused,)),),
+        dropped=((change(), "rank 0 and rank 1 both read 3"),),
+        proofs=(replace(proof("refuted"), cause="overlap", map_before=None, map_after=None, stand_ins=()),),
+    )
+    lines = migrate_page(result, {"SHD925": "the rewrite was refuted"}).plain().splitlines()
+    assert lines[:5] == [
+        "train.py:4:10  SHD201 remove the DistributedSampler: accelerate shards the loader again",
+        "    left as it was: SHD925 the rewrite was refuted",
+        "    proof: refuted: overlap",
+        "        rank 0 and rank 1 both read 3",
+        "        what to do: let one sampler deal the samples out: DistributedSampler, or accelerator.prepare()",
+    ]
+    assert sum("both read 3" in line for line in lines) == 1
+    assert "1 refused (SHD925 1); 1 change dropped" in lines[6]
+
+
+def test_a_change_that_a_gate_keeps_back_says_what_the_gate_says() -> None:
+    refused = Finding("SHD918", DOUBLE, "a gate (SHD201): `x` is not bound", (), "report it")
+    dropped = ((change(), "`x` is not bound"),)
+    result = RunResult(Path.cwd(), (site(DOUBLE, "refused", findings=(refused,)),), dropped=dropped)
+    lines = migrate_page(result, {"SHD918": "a gate"}).plain().splitlines()
+    assert lines[1:4] == [
+        "    left as it was: SHD918 a gate",
+        "    why: `x` is not bound",
+        "        what to do: report it",
+    ]
 
 
 def test_diff_in_a_pipe_is_the_very_bytes_whatever_force_color_says(monkeypatch: pytest.MonkeyPatch) -> None:

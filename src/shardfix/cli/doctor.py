@@ -34,7 +34,7 @@ def command(ctx: click.Context, python: str | None, timeout: float, form: str) -
     """
     from shardfix.proof.truth.check import CELLS, check
     from shardfix.report.doctor import doctor_document, doctor_page
-    from shardfix.report.terminal import emit
+    from shardfix.report.terminal import emit, width_of
 
     if sys.stderr.isatty():
         click.echo(f"running {len(CELLS)} programs in two processes ...", err=True)
@@ -47,5 +47,6 @@ def command(ctx: click.Context, python: str | None, timeout: float, form: str) -
     else:
         from shardfix.report.catalogue import titles
 
-        emit(doctor_page(checkup, titles()), sys.stdout)
+        width = width_of(sys.stdout) if sys.stdout.isatty() else None
+        emit(doctor_page(checkup, titles(), width=width), sys.stdout)
     ctx.exit(2 if checkup.ended else 1 if checkup.differing else 0)

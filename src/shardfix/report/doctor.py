@@ -21,8 +21,11 @@ _WORDS = {
 _HEADS = {"plain": "nobody", "accelerate": "accelerate", "fabric": "fabric"}
 
 
-def doctor_page(checkup: Checkup, titles: Mapping[str, str]) -> Page:
-    """The versions, the table of who reads what, the facts beside it, and what differs with the codes it touches."""
+def doctor_page(checkup: Checkup, titles: Mapping[str, str], *, width: int | None = None) -> Page:
+    """The versions, the table of who reads what, the facts beside it, and what differs with the codes it touches.
+
+    ``width``: that of the terminal, in which a table that is too wide stands with two lines to a row; None: as it is.
+    """
     page = Page()
     page.line(Styled("python", "bold"), f" {checkup.python_version}  {checkup.python}")
     for library in LIBRARIES:
@@ -34,8 +37,7 @@ def doctor_page(checkup: Checkup, titles: Mapping[str, str]) -> Page:
     page.blank()
     by_id = {outcome.cell.id: outcome for outcome in checkup.outcomes}
     page.line(Styled("Who reads what", "bold"), ": samples read by each rank / by both / by any, of 21")
-    rows = [(row.name, *(_numbers(by_id.get(f"{owner}/{row.id}")) for owner, *_ in HANDS)) for row in ROWS]
-    table(page, ("loader, handed to", *(_HEADS[owner] for owner, *_ in HANDS)), rows)
+    _table(page, by_id, width)
     shown = {f"{owner}/{row.id}" for row in ROWS for owner, *_ in HANDS}
     facts = [outcome for outcome in checkup.outcomes if outcome.cell.id not in shown]
     if facts:
@@ -49,6 +51,29 @@ def doctor_page(checkup: Checkup, titles: Mapping[str, str]) -> Page:
     page.line(Styled(counts(checkup), "bold"))
     page.line(conclusion(checkup))
     return page
+
+
+def _table(page: Page, by_id: Mapping[str, Outcome], width: int | None) -> None:
+    """Who reads what: a row for each loader, a column for each that it is handed to."""
+    owners = [owner for owner, *_ in HANDS]
+    rows = [(row.name, *(_numbers(by_id.get(f"{owner}/{row.id}")) for owner in owners)) for row in ROWS]
+    wide = Page()
+    table(wide, ("loader, handed to", *(_HEADS[owner] for owner in owners)), rows)
+    if width is None or max(len(line) for line in wide.plain().splitlines()) <= width:
+        page.lines += wide.lines
+        return
+    below = Page()
+    cells = [[_headed(owner, cell) for owner, cell in zip(owners, row[1:], strict=True)] for row in rows]
+    table(below, ["" for _ in owners], cells)
+    for (name, *_), numbers in zip(rows, below.lines[1:], strict=True):
+        page.line(name)
+        page.line("    ", *numbers)
+
+
+def _headed(owner: str, cell: Piece) -> Piece:
+    """A cell that says itself which column it is of."""
+    head = f"{_HEADS[owner]} "
+    return Styled(head + cell.text, cell.style) if isinstance(cell, Styled) else head + cell
 
 
 def counts(checkup: Checkup) -> str:

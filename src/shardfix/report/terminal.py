@@ -14,10 +14,14 @@ _LONG_FILE = 60
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A piece of a line with the name of its colour or weight (as rich calls them)."""
+    """A piece of a line with the name of its colour or weight (as rich calls them).
+
+    ``whole``: it is never folded, as a command that someone copies.
+    """
 
     text: str
     style: str
+    whole: bool = False
 
 
 Piece = str | Styled
@@ -32,7 +36,7 @@ class Page:
     def line(self, *pieces: Piece) -> None:
         """Add a line; a newline within a piece is shown as ``\\n``."""
         styled = (Styled(piece, "") if isinstance(piece, str) else piece for piece in pieces)
-        self.lines.append(tuple(Styled(visible(piece.text), piece.style) for piece in styled))
+        self.lines.append(tuple(Styled(visible(piece.text), piece.style, piece.whole) for piece in styled))
 
     def blank(self) -> None:
         """Add an empty line, unless there is one or nothing stands above it."""
@@ -71,8 +75,14 @@ def width_of(stream: TextIO) -> int:
 
 
 def emit(page: Page, stream: TextIO, *, colour: bool | None = None) -> None:
-    """Write a page. ``colour`` None: as the stream and the environment say."""
-    if not (wants_colour(stream) if colour is None else colour):
+    """Write a page. ``colour`` None: as the stream and the environment say. On a terminal, long lines are folded."""
+    if stream.isatty():
+        page = _folded(page, width_of(stream))
+    _write(page, stream, wants_colour(stream) if colour is None else colour)
+
+
+def _write(page: Page, stream: TextIO, colour: bool) -> None:
+    if not colour:
         stream.write(page.plain())
         stream.flush()
         return
@@ -86,6 +96,25 @@ def emit(page: Page, stream: TextIO, *, colour: bool | None = None) -> None:
             text.append(piece.text, piece.style or None)
         console.print(text, soft_wrap=True)
     stream.flush()
+
+
+def _folded(page: Page, width: int) -> Page:
+    """The page with its long lines folded; the lines of a diff are not passed through here."""
+    from shardfix.report.folding import folds
+
+    folded = Page()
+    for line in page.lines:
+        ends = [sum(len(piece.text) for piece in line[: at + 1]) for at in range(len(line))]
+        parts = [(end - len(piece.text), end, piece) for piece, end in zip(line, ends, strict=True)]
+        text = "".join(piece.text for piece in line)
+        whole = [(start, end) for start, end, piece in parts if piece.whole]
+        for indent, start, end in folds(text, width, whole):
+            pieces = [Styled(" " * indent, "")] if indent else []
+            for begin, stop, piece in parts:
+                if begin < end and start < stop:
+                    pieces.append(Styled(text[max(begin, start) : min(stop, end)], piece.style))
+            folded.lines.append(tuple(pieces))
+    return folded
 
 
 def emit_diff(diff: bytes, stream: TextIO) -> None:
@@ -102,7 +131,7 @@ def emit_diff(diff: bytes, stream: TextIO) -> None:
     page = Page()
     for raw in _shortened(diff.decode("utf-8", "surrogateescape").split("\n")[:-1]):
         page.line(Styled(raw.removesuffix("\r"), _diff_style(raw)))
-    emit(page, stream, colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    _write(page, stream, not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
 def _shortened(lines: Sequence[str]) -> Iterator[str]:

@@ -21,6 +21,7 @@ Maps = Literal["first", "all", "none"]
 
 _FIRST_MAPS = 3
 _PATHS_SHOWN = 3
+_OF_DROPPED = ("SHD918", "SHD925", "SHD928")  # what a gate or the proof has against a change
 _VERDICTS = {
     "edit": Styled("to edit", "yellow"),
     "right": Styled("right", "green"),
@@ -72,7 +73,7 @@ def migrate_page(
             drawn += add_map(page, proof, maps, drawn, width)
         elif needs_proof(change):
             page.line("    proof: ", Styled("not run", "yellow"))
-    _dropped(page, result)
+    _dropped(page, result, titles)
     shown |= {change.id for change, _ in result.dropped}
     _not_applied(page, result, shown)
     _refused(page, result, titles)
@@ -107,6 +108,7 @@ def verify_page(result: RunResult, *, maps: Maps = "first", width: int = 80, che
                 drawn += add_map(page, proof, maps, drawn, width)
         if shown:
             checklists.add_checklist(page, site.checklist)
+            page.blank()  # a loader is a block by now
     for site_name, others in proofs.items():
         page.line(Styled(site_name, "bold"))
         for proof in others:
@@ -196,11 +198,11 @@ def add_proof(page: Page, proof: Proof) -> None:
     if cause:
         page.line("        what to do: ", cause.remedy)
     if proof.stronger:
-        page.line("        a stronger proof: ", proof.stronger)
+        page.line("        a stronger proof: ", Styled(proof.stronger, "", whole=True))
     if proof.control and proof.map_before is not None:
         page.line("        ", proof.control)
     if proof.stand_ins:
-        page.line("        assumed: ", ", ".join(f"{item.expression} = {item.value}" for item in proof.stand_ins))
+        page.line("        assumed: ", "; ".join(f"{item.expression} = {item.value}" for item in proof.stand_ins))
 
 
 def add_map(page: Page, proof: Proof, maps: Maps, drawn: int, width: int) -> int:
@@ -215,17 +217,25 @@ def add_map(page: Page, proof: Proof, maps: Maps, drawn: int, width: int) -> int
     return 1 if lines else 0
 
 
-def _dropped(page: Page, result: RunResult) -> None:
+def _dropped(page: Page, result: RunResult, titles: Mapping[str, str]) -> None:
+    """Changes that were planned and not kept, each with the code of its refusal and, once, why."""
+    refusals = {site.location: refusal(site) for site in result.sites}
     for change, reason in result.dropped:
+        finding = refusals.get(change.site)
+        code = finding.code if finding and finding.code in _OF_DROPPED else ""
         page.line(
             Styled(str(change.site), "bold"),
             "  ",
             Styled(" ".join(change.codes), "yellow"),
-            f" {change.title}  ",
-            Styled("left as it was", "red"),
-            f": {reason}",
+            f" {change.title}",
         )
+        refused = (": ", Styled(code, "magenta"), f" {titles.get(code, '')}".rstrip()) if code else ()
+        page.line("    ", Styled("left as it was", "red"), *refused)
         proof = proof_of(change, result)
+        if proof is None or reason != "; ".join(proof.reasons):
+            page.line("    why: ", reason)
+            if finding and code and finding.remedy:
+                page.line("        what to do: ", finding.remedy)
         if proof is not None:
             add_proof(page, proof)
 
@@ -243,9 +253,12 @@ def _not_applied(page: Page, result: RunResult, shown: set[str]) -> None:
 
 def _refused(page: Page, result: RunResult, titles: Mapping[str, str]) -> None:
     groups: dict[str, list[tuple[SiteReport, Finding | None]]] = defaultdict(list)
+    told = {location for change, _ in result.dropped for location in change.sites}
     for site in result.sites:
         if site.verdict == "refused":
             finding = refusal(site)
+            if site.location in told and finding and finding.code in _OF_DROPPED and len(site.findings) == 1:
+                continue  # it stands above, with its proof
             groups[finding.code if finding else ""].append((site, finding))
     if groups:
         page.blank()

@@ -48,8 +48,9 @@ def watched_page(
         # What is proven needs no picture, unless it was asked for.
         if maps == "all" or proof.verdict == "refuted":
             drawn += add_map(page, proof, maps, drawn, width)
-        if shown:
+        if shown and proof.checklist:
             add_checklist(page, checks_of(proof))
+            page.blank()  # a loader is a block by now
     if run is not None:
         if results:
             page.blank()

@@ -12,7 +12,7 @@ from shardfix.proof.judging.verdicts import judge_observed
 from shardfix.proof.observed import Built, Observed, Reader
 
 QUESTIONS = ("sampler", "by hand", "split by", "batch", "counted once", "sanitizer", "epoch told")
-ASSUMED = "one process was not run: its batch is taken to be the same"
+ASSUMED = "one process was not run"
 
 
 def rows(observed: Observed, **more: object) -> Mapping[str, tuple[str, str]]:

@@ -128,7 +128,7 @@ def _batch(observed: Observed, seen: Seen) -> Check:
     many = mine * len(rows)
     if alone is None:
         one = many if built.split_batches else mine
-        note = "one process was not run: its batch is taken to be the same"
+        note = "one process was not run"
     else:
         one, note = alone, "as they were read"
     on = f"{many} on {len(rows)}" if many != one else f"the same on {len(rows)}"

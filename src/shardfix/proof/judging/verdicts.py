@@ -100,6 +100,8 @@ class Judge:
         if self.padded and self.role == "eval" and not self.padding_removed and not ledger.failed:
             text = f"{plural(self.padded, 'padded sample')} of a pass would be counted twice in the metric"
             ledger.leave_open("disjoint", text)
+        if self.seen.stream and ledger.failed:
+            self.told.append("the items of a stream are numbered in the order in which they were first seen")
         return Proof(
             site=self.observed.loader,
             verdict=ledger.verdict(),
@@ -425,8 +427,6 @@ def not_consumed(observed: Observed, seen: Seen) -> list[str]:
         told.append(f"{join(more)} began more passes than the {rows.passes} that are compared")
     if seen.redrawn:
         told.append("one process held another subset of as many samples, drawn anew in each run: not compared")
-    if seen.stream:
-        told.append("the items of a stream are numbered in the order in which they were first seen")
     if any(len(row.ranks) > 1 for row in rows.rows):
         told.append("; ".join(f"{row.name} is {named(row.ranks)}" for row in rows.rows))
     silent = sorted({*range(observed.world)} - {rank for row in rows.rows for rank in row.ranks})
