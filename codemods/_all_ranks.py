@@ -91,15 +91,19 @@ def offer(site: Site) -> str:
 def edits_of(found: LetIn) -> list[Edit] | Hindrance:
     """The edits that take the conditions away and leave under them what one process goes on doing alone."""
     edits: list[Edit] = []
+    # Where nothing is left to all ranks but a call that goes before it, the condition stays around the rest.
+    stay = {g.statement: w for g in found.guards for _, w in found.wrapped if _only(g, w)}
     for guard in found.guards:
         module = guard.module
+        if guard.statement in stay:
+            continue
         if guard.early:
             edits.append(DropStatement(*module.place(guard.statement)))
         elif guard.rest:
             edits.append(ReplaceExpression(*module.place(guard.statement.test), guard.rest))
         else:
             edits.append(LiftGuard(*module.place(guard.statement)))
-    for kept in found.kept:
+    for kept in (k for k in found.kept if not any(k.first is w for w in stay.values())):
         test = _alone(kept.module, kept.first, kept.guard)
         if test is None:
             return Hindrance("how to ask for the rank is not seen here", kept.module.evidence(kept.first))
@@ -111,7 +115,8 @@ def edits_of(found: LetIn) -> list[Edit] | Hindrance:
         name = free_name(module, statement, ("metric", "result", "evaluated"))
         if name is None or "#" in module.source.source(call):
             return Hindrance("no free name for what the evaluation gives", module.evidence(statement))
-        edits.append(InsertStatements(*module.place(statement), "before", (f"{name} = {ast.unparse(call)}",)))
+        anchor = next((g for g, w in stay.items() if w is statement), statement)
+        edits.append(InsertStatements(*module.place(anchor), "before", (f"{name} = {ast.unparse(call)}",)))
         edits.append(ReplaceExpression(*module.place(call), name))
     for call, guard in found.bars:
         module = guard.module.home(call)
@@ -121,6 +126,11 @@ def edits_of(found: LetIn) -> list[Edit] | Hindrance:
         edits += test[1]
         edits.append(SetKeyword(*module.place(call), "disable", _others(guard, test[0])))
     return list(dict.fromkeys(edits))
+
+
+def _only(guard: Guard, statement: ast.stmt) -> bool:
+    """Whether a statement is all that stands under a condition, which asks for the rank only."""
+    return not guard.early and not guard.rest and guard.statement.body == [statement]
 
 
 def _others(guard: Guard, alone: str) -> str:

@@ -439,4 +439,87 @@ PROGRAMS = (
         ),
         ("correct, total = reduced(correct, total)", "if rank == 0:"),
     ),
+    Program(
+        "a file that is opened around the call",
+        script(
+            EVALUATE,
+            LOADER
+            + "    for epoch in range(2):\n"
+            + "        train_step(model, epoch)\n"
+            + "        if rank == 0:\n"
+            + "            with open('acc.txt', 'a') as f:\n"
+            + "                f.write(f'{evaluate(model, val_loader):.6f}\\n')\n",
+        ),
+        ("metric = evaluate(model, val_loader)", "with open('acc.txt', 'a') as f:"),
+    ),
+    Program(
+        "results that are kept in a list, and shown at the end",
+        script(
+            EVALUATE,
+            LOADER
+            + "    history = []\n"
+            + "    for epoch in range(3):\n"
+            + "        train_step(model, epoch)\n"
+            + "        if rank == 0:  # one is enough\n"
+            + "            # keep it\n"
+            + "            history.append(round(evaluate(model, val_loader), 6))\n"
+            + "    if rank == 0:\n"
+            + "        print(history)\n",
+        ),
+        ("# one is enough", "history.append(round(evaluate(model, val_loader), 6))"),
+    ),
+    Program(
+        "the inner model is set to evaluation and back in the condition",
+        HEAD
+        + EVALUATE.replace("    model.eval()\n", "")
+        + "\ndef main():\n"
+        + "    rank = start()\n"
+        + "    torch.manual_seed(0)\n"
+        + "    net = nn.Sequential(nn.Linear(3, 16), nn.Dropout(0.5), nn.Linear(16, 4))\n"
+        + "    model = DistributedDataParallel(net) if dist.is_initialized() else net\n"
+        + LOADER
+        + "    torch.manual_seed(1)\n"
+        + "    for epoch in range(3):\n"
+        + "        train_step(model, epoch)\n"
+        + "        if rank == 0:\n"
+        + "            net.eval()\n"
+        + "            acc = evaluate(model, val_loader)\n"
+        + "            print(f'{acc:.6f}')\n"
+        + "            net.train()\n"
+        + END,
+        ("net.eval()", "net.train()", "if rank == 0:"),
+    ),
+    Program(
+        "some epochs only, in another condition within",
+        script(
+            EVALUATE,
+            LOADER
+            + "    for epoch in range(3):\n"
+            + "        train_step(model, epoch)\n"
+            + "        if rank == 0:\n"
+            + "            if epoch % 2 == 0:\n"
+            + "                print('epoch', epoch)\n"
+            + "                acc = evaluate(model, val_loader)\n"
+            + "                print(f'{acc:.6f}')\n"
+            + "            else:\n"
+            + "                print('later')\n",
+        ),
+        ("if epoch % 2 == 0:", "acc = evaluate(model, val_loader)", "print('later')"),
+    ),
+    Program(
+        "the data of several evaluations is built in a function of its own",
+        script(
+            EVALUATE
+            + "\ndef on_data(model, seed):\n"
+            + "    loader = DataLoader(make_data(SIZE, seed), batch_size=4)\n"
+            + "    acc = evaluate(model, loader)\n"
+            + "    print(f'data {seed}: {acc:.6f}')\n"
+            + "    return acc\n\n",
+            "    train_step(model, 0)\n"
+            "    if rank == 0:\n"
+            "        best = max(on_data(model, 98), on_data(model, 97))\n"
+            "        print(f'best {best:.6f}')\n",
+        ),
+        ("best = max(on_data(model, 98), on_data(model, 97))", "print(f'data {seed}: {acc:.6f}')"),
+    ),
 )

@@ -114,14 +114,14 @@ REFUSED = [
         LOADER + "best = 0\n" + EPOCHS + "    loss = train_loss(model)\n    if rank == 0 and loss < best:\n"
         "        acc = evaluate(model, val_loader)\n        print(acc)\n",
         "",
-        "loss < best` is not seen to be alike on all",
+        "loss < best`",
         id="a loss, which differs by rank, is asked too",
     ),
     pytest.param(
         LOADER + "last = time.time()\n" + EPOCHS + "    if rank == 0 and time.time() - last > 60:\n"
         "        print(evaluate(model, val_loader))\n",
         "",
-        "is not seen to be alike on all",
+        "time.time() - last > 60`",
         id="the time is asked too",
     ),
     pytest.param(
@@ -262,6 +262,14 @@ REFUSED = [
         "it sets `best`, which all ranks read",
         id="what the main process keeps further down ends the run",
     ),
+    pytest.param(
+        LOADER + "ema = copy.deepcopy(net)\n" + EPOCHS + "    if rank == 0:\n"
+        "        for a, b in zip(ema.parameters(), net.parameters()):\n            a.data.mul_(0.9).add_(b.data)\n"
+        "    if rank == 0:\n        print(evaluate(ema, val_loader))\n",
+        "            a.data.mul_",
+        "only the main process calls `a.data.mul_(0.9).add_(..)`",
+        id="weights that only the main process changes in place",
+    ),
     # -- others would go by what only one had ------------------------------------------------------------------
     pytest.param(
         LOADER + "acc = None\nif rank == 0:\n    acc = evaluate(model, val_loader)\nif acc is not None:\n"
@@ -269,6 +277,13 @@ REFUSED = [
         "if acc is not None",
         "`acc` is read here by all ranks",
         id="who has a result saves",
+    ),
+    pytest.param(
+        LOADER + "history = []\n" + EPOCHS + "    if rank == 0:\n        history.append(evaluate(model, val_loader))\n"
+        "    if len(history) > 3:\n        break\n",
+        "    if len(history) > 3",
+        "`history` is read here by all ranks",
+        id="who has results stops",
     ),
     pytest.param(
         LOADER + "acc = torch.zeros(1)\nif rank == 0:\n    acc = torch.tensor(evaluate(model, val_loader))\n"

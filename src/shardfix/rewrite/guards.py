@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shardfix.rewrite.blocks import Block, Statement, Tree, unit
 from shardfix.rewrite.edits import GuardStatements, LiftGuard, Span
-from shardfix.rewrite.layout import Layout
+from shardfix.rewrite.layout import Layout, is_directive
 from shardfix.rewrite.patches import Patch
 
 
@@ -15,7 +15,7 @@ def guard_patches(tree: Tree, guards: Sequence[GuardStatements], lifts: Sequence
     """The patches that put statements under conditions and take conditions away.
 
     Raises:
-        EditError: statements that share a line, an ``if`` that has another branch, or a comment that has no place left.
+        EditError: statements that share a line, or an ``if`` that has another branch.
     """
     layout = tree.layout
     levels: dict[int, int] = {}
@@ -28,7 +28,10 @@ def guard_patches(tree: Tree, guards: Sequence[GuardStatements], lifts: Sequence
             patches.append(Patch(Span(outer.span.start, body.statements[0].span.start), ""))
             continue
         header = _header(layout, outer, body)
-        patches.append(Patch(Span(layout.starts[header[0]], _start(layout, header[1])), ""))
+        newline = layout.newline(header[0])
+        beside = layout.comments_in(layout.starts[header[0]], _start(layout, header[1]))
+        above = "".join(outer.block.indent + comment + newline for comment in beside if not is_directive(comment))
+        patches.append(Patch(Span(layout.starts[header[0]], _start(layout, header[1])), above))
         _shift(layout, range(header[1], _last(body) + 1), -1, _step(tree, outer, body), levels, steps)
     for guard in guards:
         first, last = tree.statement(guard.first), tree.statement(guard.last)
@@ -91,8 +94,6 @@ def _header(layout: Layout, outer: Statement, body: Block) -> tuple[int, int]:
     test_end = layout.offset(outer.node.test.end_lineno or 1, outer.node.test.end_col_offset or 0)
     colon = layout.text.index(":", test_end)
     after = layout.line_of(colon) + 1
-    if layout.comments_in(outer.span.start, layout.line_span(after - 1).end):
-        layout.fail(outer.span.start, "a comment beside the condition has no other place to go; move it by hand")
     return first, min(after, inner)
 
 

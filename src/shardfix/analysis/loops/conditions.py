@@ -13,6 +13,7 @@ from shardfix.analysis.programs.processes import (
     every_guard,
     is_main_test,
     is_not_main_test,
+    is_rank,
     leaves,
 )
 
@@ -139,7 +140,8 @@ def _meaning(module: Module, test: ast.expr) -> ast.expr:
     found = list(module.bindings.reaching(test)) if isinstance(test, ast.Name) else []
     if len(found) == 1 and found[0].kind == "assign" and found[0].index is None and found[0].value is not None:
         value = found[0].value
-        return value if isinstance(value, (ast.Compare, ast.BoolOp, ast.Call, ast.Attribute)) else test
+        asks = is_main_test(value) or is_not_main_test(value)
+        return value if isinstance(value, (ast.Compare, ast.BoolOp)) or (asks and not is_rank(test)) else test
     return test
 
 

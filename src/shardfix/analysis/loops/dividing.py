@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NoReturn
 
 from shardfix.analysis.code.bindings import Definition
@@ -15,7 +16,7 @@ from shardfix.analysis.loops.effects import Effect, effects
 
 _MODES = frozenset({"train", "eval", "to", "cuda", "cpu", "half", "float", "requires_grad_"})
 # Names of what is not a model or a part of one.
-_PLAIN = re.compile(
+PLAIN = re.compile(
     r"^(args?|cfg|config|opts?|params|hparams|epoch|step|global_step|it|i|n|rank|local_rank|device|writer|tb|logger|log|"
     r"criterion|loss_fn|loss|tokenizer|prefix|path|metrics?|results?|self|best|np|torch|dist|os)$|loader|dataset|_set$|dir$|"
     r"writer|logger|history|meter",
@@ -67,6 +68,9 @@ class Divided:
         for block in self.blocks:
             run: list[ast.stmt] = []
             for s in block:
+                if run and s in alone:  # what it shows is worked out by all ranks before it
+                    yield run[0], run[-1]
+                    run = []
                 if s in self.shared and s not in alone:
                     if run:
                         yield run[0], run[-1]
@@ -119,16 +123,18 @@ class Divided:
         for s in units:
             if s not in self.shared:
                 self._left_alone(s)
-            elif s not in self.opened:
-                self._needed(s)
-            else:
+            elif s in self.opened:
                 self._head(s)
+            elif not any(s is w for _, w in self.wrapped):
+                self._needed(s)
 
     def _open(self, block: list[ast.stmt]) -> None:
         self.blocks.append(block)
         for s in block:
             if isinstance(s, ast.Return) or self._holds_target(s):
                 self.shared.add(s)
+            if self._shows_around(s):
+                continue
             if self._holds_target(s) and isinstance(s, _Compound) and s not in self.targets:
                 self.opened.add(s)
                 for suite in suites(s):
@@ -151,7 +157,7 @@ class Divided:
             return True  # of whatever model: the one that is evaluated may be a part of it
         own = receiver is not None and _root(receiver) in roots
         given = any(
-            _root(n) in roots and not _PLAIN.search(_root(n))
+            _root(n) in roots and not PLAIN.search(_root(n))
             for a in arguments_of(call)
             for n in ast.walk(a)
             if isinstance(n, ast.Name)
@@ -165,7 +171,7 @@ class Divided:
             return False
         if (own and (not behind or method in _MODES)) or self.module.called_functions(call, passed=False):
             return True
-        if own and _PLAIN.search(_root(receiver) if receiver is not None else ""):
+        if own and PLAIN.search(_root(receiver) if receiver is not None else ""):
             return False
         close(s, f"whether `{_short(call)}` changes what is evaluated is not seen, and only the main process does it")
 
@@ -213,6 +219,8 @@ class Divided:
         if isinstance(s, _Functions):
             return False
         holds = self._holds_target(s)
+        if holds and self._shows_around(s):
+            return False
         if holds and (isinstance(s, _Compound) or s in self.targets):
             self._head(s)
             self._inner(s)
@@ -246,6 +254,17 @@ class Divided:
         self.opened.add(s)
         kept = [self.keep(suite) for suite in suites(s)]
         return all(kept)
+
+    def untangle(self) -> None:
+        """Each run of statements that comes under a condition has lines of its own.
+
+        Raises:
+            Closed: two statements share a line.
+        """
+        for block in self.blocks:
+            for before, behind in pairwise(block):
+                if before.end_lineno == behind.lineno and not {before, behind} <= self.shared:
+                    close(behind, "it shares its line with another statement")
 
     def settle(self) -> None:
         """Let one process alone do as well what reads what it alone makes.
@@ -282,17 +301,34 @@ class Divided:
             for e in effects(self.module, head, self.within):
                 close(e.node, f"`{_short(e.node)}` around the evaluation {e.words}")
 
+    def _shows_around(self, s: ast.stmt) -> bool:
+        """Whether a ``with`` that opens what is written to stands around a call; noted like one in a statement."""
+        calls = [t for t in self.targets if any(t is n for n in ast.walk(s))]
+        found = [e for h in heads(s) for e in effects(self.module, h, self.within)] if isinstance(s, ast.With) else []
+        if not found or not all(isinstance(c, ast.Call) for c in calls):
+            return False
+        if any(e.kind not in ("shows", "logs", "writes") for e in effects(self.module, s, self.within)):
+            return False
+        bound = {n.id for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        inside = {n.id for c in calls for n in ast.walk(c) if isinstance(n, ast.Name)}
+        if len(calls) != 1 or bound & inside or leaving(s) is not None:
+            return False
+        self._wrap(s, [c for c in calls if isinstance(c, ast.Call)], found)
+        return True
+
     def _wrap(self, s: ast.stmt, calls: Sequence[ast.Call], found: Sequence[Effect]) -> None:
         """Note a call whose result is shown or written in the same statement."""
         for call in calls:
-            between = []
+            between: list[ast.AST] = []
             for outer in self.module.around(call):
                 if outer is s:
                     break
                 between.append(outer)
-            if any(isinstance(n, (ast.Lambda, ast.IfExp, ast.BoolOp, ast.comprehension)) for n in between):
+            unsure = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.comprehension, ast.If, ast.For, ast.While, ast.Try)
+            if any(isinstance(n, unsure) for n in between):
                 close(s, "the evaluation stands inside of an expression that need not run it")
-            if not isinstance(s, (ast.Expr, ast.Assign)) or not any(e.node in between for e in found):
+            around = isinstance(s, ast.With) or any(e.through in between for e in found)
+            if not isinstance(s, (ast.Expr, ast.Assign, ast.With)) or not around:
                 close(found[0].node, f"`{_short(found[0].node)}` {found[0].words} beside the evaluation")
         if len(calls) != 1 or isinstance(s, ast.Assign):
             close(s, "the evaluation is one of several things that its statement does")
@@ -360,4 +396,4 @@ def _short(call: ast.Call) -> str:
     return f"{' '.join(ast.unparse(call.func).split())}(..)"
 
 
-__all__ = ["Closed", "Divided", "close", "heads", "leaving", "suites"]
+__all__ = ["PLAIN", "Closed", "Divided", "close", "heads", "leaving", "suites"]

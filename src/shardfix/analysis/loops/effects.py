@@ -71,12 +71,17 @@ class Effect:
     """One call that does more than give a value.
 
     Args:
-        deep: whether it stands in a function that is called, not where it was asked for.
+        through: the call, where it was asked for, of the function in which it stands; itself where it stands there.
     """
 
     kind: Kind
     node: ast.Call
-    deep: bool = False
+    through: ast.Call
+
+    @property
+    def deep(self) -> bool:
+        """Whether it stands in a function that is called."""
+        return self.through is not self.node
 
     @property
     def words(self) -> str:
@@ -105,7 +110,7 @@ def _effects(
         if kind is not None:
             alone = kind in ("shows", "logs", "writes") and _of_one(module, call, top, depth)
             if not alone and not (kind == "waits" and in_turn(module, call)):
-                yield Effect(kind, call, depth > 0)
+                yield Effect(kind, call, call)
             continue
         if depth >= _DEPTH:
             continue
@@ -115,11 +120,11 @@ def _effects(
             seen.add(function)
             raced = _raced(module.home(function), function)
             if raced is not None:
-                yield Effect("loads", raced, True)
+                yield Effect("loads", raced, call)
             for found in _effects(module, function, within, depth + 1, seen):
                 shown = found.kind in ("shows", "logs", "writes")
                 if not (shown and _of_one(module, call, top, depth)):
-                    yield found
+                    yield Effect(found.kind, found.node, call)
 
 
 def _raced(module: Module, function: ast.AST) -> ast.Call | None:

@@ -12,7 +12,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import WRAPPERS_DDP, last_name
 from shardfix.analysis.loaders.flow import Flow
 from shardfix.analysis.loops.conditions import Guard, conjuncts, guards_at, region
-from shardfix.analysis.loops.dividing import Closed, Divided, close
+from shardfix.analysis.loops.dividing import PLAIN, Closed, Divided, close
 from shardfix.analysis.loops.effects import HERE, kind_of, sets
 from shardfix.analysis.programs.processes import (
     distributed_test,
@@ -162,6 +162,7 @@ class _Ways:
             divided = Divided(guard.module, frozenset(nodes), within)
             divided.take_out(region(guard))
             divided.settle()
+            divided.untangle()
             self.divided.append((divided, guard))
         outer = next(iter(self.guards.values()))
         for scope, nodes in self.targets.items():
@@ -169,6 +170,7 @@ class _Ways:
                 divided = Divided(self.module.home(scope), frozenset(nodes), within)
                 divided.keep(scope.body)
                 divided.settle()
+                divided.untangle()
                 self.divided.append((divided, outer))
 
     def _shared(self) -> set[ast.AST]:
@@ -313,7 +315,23 @@ class _Ways:
                 test = every_guard(module, call, HERE)[0]
                 if test is not None and distributed_test(test) is not False and not _is_result(module, call):
                     close(call, f"only the main process calls `{' '.join(ast.unparse(call.func).split())}(..)`")
+            self._changed_in_place(module, {n for n in names if not PLAIN.search(n)})
             self._statistics(module, names)
+
+    def _changed_in_place(self, module: Module, names: set[str]) -> None:
+        """What one process alone changes in place: ``for a, b in zip(ema.parameters(), ..): a.mul_(0.5)``."""
+        shared = self._shared()
+        for call in module.calls:
+            name = last_name(call.func)
+            if not (name.endswith("_") and not name.startswith("_")) or module.statement(call) in shared:
+                continue
+            test = every_guard(module, call, HERE)[0]
+            if test is None or distributed_test(test) is False:
+                continue
+            own = [n for n in (call, *module.around(call)) if isinstance(n, ast.stmt)]
+            under = own[: next((i for i, n in enumerate(own) if test in ast.walk(n)), len(own))]
+            if under and names & {n.id for n in ast.walk(under[-1]) if isinstance(n, ast.Name)}:
+                close(call, f"only the main process calls `{' '.join(ast.unparse(call.func).split())}(..)`")
 
     def _statistics(self, module: Module, names: set[str]) -> None:
         """A model outside of its DistributedDataParallel: the statistics of its BatchNorm are each rank's own."""
@@ -345,6 +363,8 @@ class _Ways:
                 for d in list(divided.module.bindings.definitions):
                     if d.statement in divided.shared and d.kind in ("assign", "augmented"):
                         self._readers(d, divided)
+                for s in divided.shared:
+                    self._filled(divided, s)
                 if guard.early:
                     self._returned(divided)
 
@@ -353,13 +373,32 @@ class _Ways:
 
     def _readers(self, d: Definition, divided: Divided) -> None:
         home = self.module.home(d.node)
-        if isinstance(d.node, ast.Attribute):
+        built = any(d.value is call for _, call in self.loaders)
+        if isinstance(d.node, ast.Attribute) and not built:
             close(d.node, f"`{d.key}` outlives the function, and who reads it is not followed")
         for reader in home.bindings.readers(d):
             if divided.unit_of(reader) is None:
                 self._outside(home, reader, d.key, 0)
             elif isinstance(home.statement(reader), ast.Return):
                 self._returned(divided)
+
+    def _filled(self, divided: Divided, s: ast.stmt) -> None:
+        """What a statement puts the result into, which is there before: ``history.append(evaluate())``."""
+        call = s.value if isinstance(s, ast.Expr) else None
+        kept = [call.func.value] if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else []
+        kept += [t.value for t in getattr(s, "targets", ()) if isinstance(t, ast.Subscript)]
+        wrapped = any(s is w for d, _ in self.divided for w in (w for _, w in d.wrapped))
+        if wrapped or not any(t in ast.walk(s) for t in divided.targets):
+            return
+        for holder in kept:
+            while isinstance(holder, ast.Subscript):
+                holder = holder.value
+            if not isinstance(holder, ast.Name):
+                close(holder, f"`{ast.unparse(holder)}` outlives the function, and who reads it is not followed")
+            for d in divided.module.bindings.reaching(holder):
+                for reader in divided.module.bindings.readers(d):
+                    if divided.unit_of(reader) is None:
+                        self._outside(divided.module, reader, holder.id, 0)
 
     def _outside(self, module: Module, reader: ast.AST, what: str, depth: int) -> None:
         if every_guard(module, reader, HERE)[0] is not None:
