@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
+from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test
+from shardfix.proof.metrics.apart import only_keeps, speaks
+from shardfix.proof.metrics.collectives import collective, is_collective, only_waits
 from shardfix.proof.metrics.expressions import METHODS, Outside
 from shardfix.proof.metrics.known import COLLECTIVE, Known, root_name
 from shardfix.proof.recipes.choices import text_of
@@ -24,17 +27,20 @@ class Afterwards:
     """Translates the statements behind a loop.
 
     Attributes:
+        stands: whether the code is judged as it stands: then what one rank shows is that rank's.
         kept: the texts of the values that are kept, and whether each goes by the number of batches.
     """
 
     known: Known
     outside: Outside
+    values: Values
+    stands: bool = False
     kept: list[tuple[str, bool]] = field(default_factory=list)
     unchanged: set[str] = field(default_factory=set)
 
     def keep(self, text: str, value: ast.expr, weighted: bool) -> list[ast.stmt]:
         """Keep a value to be compared, once for what it is."""
-        if text in self.unchanged:
+        if text in self.unchanged or text in self.known.by_batch:
             return []
         self.unchanged.add(text)
         number = len(self.kept)
@@ -51,13 +57,14 @@ class Afterwards:
             Stop: it puts the ranks' parts together in a way that is not followed.
         """
         for node in ast.walk(s):
-            if isinstance(node, ast.Call) and self._reduces(node) and not self._is_all_reduce(node):
+            if isinstance(node, ast.Call) and self._reduces(node) and not self._is_run(node):
                 raise self.known.stop(f"the program's own `{text_of(node.func)}` is not followed", node)
         before = dict(self.known.tracked), list(self.kept), set(self.unchanged), set(self.known.weighted)
         try:
             return self._followed(s)
         except Stop:
-            if any(isinstance(n, ast.Call) and last_name(n.func) in COLLECTIVE for n in ast.walk(s)):
+            calls = [n for n in ast.walk(s) if isinstance(n, ast.Call)]
+            if any(last_name(n.func) in COLLECTIVE or is_collective(self.known.module, n) for n in calls):
                 raise
             self.known.tracked, self.kept, self.unchanged, self.known.weighted = before
             return self._as_one(s)
@@ -87,10 +94,9 @@ class Afterwards:
             for f in m.functions
         )
 
-    def _is_all_reduce(self, node: ast.Call) -> bool:
-        """``dist.all_reduce(counts)``, a sum over the ranks in place."""
-        plain = "torch.distributed.all_reduce" in self.known.module.callee(node) and len(node.args) == 1
-        return plain and all(k.arg == "op" and last_name(k.value).upper() == "SUM" for k in node.keywords)
+    def _is_run(self, node: ast.Call) -> bool:
+        """Whether a call that combines values across ranks is run as it is written."""
+        return is_collective(self.known.module, node) or self.outside.runs(node)
 
     def _as_one(self, s: ast.stmt) -> list[ast.stmt]:
         """A statement that is not run: what it reads of the gathered values decides all that it writes."""
@@ -105,6 +111,11 @@ class Afterwards:
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _CHANGES
         }
         made_of = self.outside.made_of(s)
+        other = speaks(self.known.module, s)
+        if other is not None:
+            self.known.resting[made_of] = (
+                f"`{' '.join(ast.unparse(other).split())}` makes nothing of other ranks' values"
+            )
         drifts = self.known.drifts(s)
         made: list[ast.stmt] = []
         for text in sorted(w for w in written if w and w not in self.known.meters):
@@ -132,6 +143,9 @@ class Afterwards:
         if isinstance(s, ast.If):
             return self._branched(s)
         if isinstance(s, (ast.With, ast.AsyncWith)):
+            for item in s.items:
+                if self.known.follows(s) and speaks(self.known.module, item.context_expr) is not None:
+                    self.known.assumed.append(f"what is done with `{text_of(item.context_expr)}` is one rank's own")
             return [made for inner in s.body for made in self.statement(inner)]
         if isinstance(s, (ast.For, ast.While, ast.Try)):
             raise self.known.stop("what it makes of the gathered values is not followed", s)
@@ -154,11 +168,20 @@ class Afterwards:
                     translated = self.outside.value(value)
                     self._drifting(text, value)
                     made.append(assign(self.known.track(text), translated))
+                    if isinstance(target, ast.Attribute):  # which outlives the function
+                        made += self.keep(text, name(self.known.tracked[text]), self.known.drifts(value))
                 elif text in self.known.tracked:
                     del self.known.tracked[text]  # something else from here on
             elif self.known.follows(value):
+                self._kept_in(target)
                 made += self._shown([value])
         return made
+
+    def _kept_in(self, target: ast.expr) -> None:
+        """An item of a list or dict is set; of anything else, or by the rank, nobody knows what becomes of it."""
+        base = target.value if isinstance(target, ast.Subscript) else target
+        if speaks(self.known.module, target) is not None or self.known.module.instances(base):
+            self.known.assumed.append(f"`{text_of(target)} = ..` makes nothing of other ranks' values")
 
     def _changed(self, targets: Sequence[ast.expr]) -> None:
         """What is kept already and mentions these is to be kept anew."""
@@ -200,10 +223,11 @@ class Afterwards:
             return []
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         text = ast.unparse(receiver) if receiver is not None else ""
-        if self._is_all_reduce(node) and self.known.follows(node.args[0]):
-            return [
-                ast.Expr(call(ast.Attribute(name("dist"), "all_reduce", ast.Load()), self.outside.value(node.args[0])))
-            ]
+        if only_waits(self.known.module, node):
+            return []
+        given = [*node.args, *(k.value for k in node.keywords)]
+        if is_collective(self.known.module, node) and any(map(self.known.follows, given)):
+            return [*self._filled(node), ast.Expr(collective(self.known, node, self.outside.value))]
         if (
             text in self.known.meters
             and isinstance(node.func, ast.Attribute)
@@ -215,7 +239,22 @@ class Afterwards:
             ]
         if text in self.known.tracked and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
             return [ast.Expr(self.outside.value(node))]
-        return self._shown([*node.args, *(k.value for k in node.keywords)])
+        if self.known.follows(node) and self.outside.runs(node):
+            return [ast.Expr(self.outside.value(node)), *self._shown(given)]
+        if self.known.follows(node) and not only_keeps(self.values, node):
+            self.known.assumed.append(f"`{text_of(node)}` changes nothing of what it is given")
+        return self._shown(given)
+
+    def _filled(self, node: ast.Call) -> list[ast.stmt]:
+        """The lists that a collective fills, as they begin."""
+        made: list[ast.stmt] = []
+        for a in node.args:
+            if not isinstance(a, ast.Name) or self.known.follows(a):
+                continue
+            found = list(self.known.module.bindings.reaching(a))
+            if len(found) == 1 and found[0].kind == "assign" and found[0].value is not None and found[0].index is None:
+                made.append(assign(self.known.track(a.id), self.outside.value(found[0].value)))
+        return made
 
     def _shown(self, nodes: Sequence[ast.expr]) -> list[ast.stmt]:
         """Keep the values that are returned or shown."""
@@ -231,6 +270,12 @@ class Afterwards:
             # what one rank shows is what all have: the guard decides only who says it
             if any(self._binds(b) for b in (*s.body, *s.orelse)):
                 raise self.known.stop("one rank alone makes something of the gathered values", s)
+            if self.stands:
+                first, others = (s.body, s.orelse) if is_main_test(s.test) else (s.orelse, s.body)
+                on_first = [made for b in first for made in self.statement(b)]
+                elsewhere = [made for b in others for made in self.statement(b)]
+                is_first = ast.Compare(name("RANK"), [ast.Eq()], [ast.Constant(0)])
+                return [ast.If(is_first, on_first or [ast.Pass()], elsewhere)]
             return [made for b in (*s.body, *s.orelse) for made in self.statement(b)]
         if not self.known.follows(s) and not self._binds(s):
             return []

@@ -12,9 +12,12 @@ from shardfix.proof.metrics.granted import is_given, of_batches, read_behind, ti
 from shardfix.proof.metrics.literal import Literal
 from shardfix.proof.metrics.loop import Loop
 from shardfix.proof.metrics.outputs import Outputs
+from shardfix.proof.metrics.told_metrics import told_metrics
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name
 from shardfix.proof.recipes.slice import assign
+
+_FILLS = frozenset({"append", "extend", "update", "add", "setdefault", "insert"})
 
 
 def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt]) -> list[ast.stmt]:
@@ -23,11 +26,15 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
         raise loop.known.stop("batches are lists of samples", loop.node)
     inner = {n for c in ast.walk(loop.node) if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
     inside = within(loop.node)
+    filled: list[ast.Name] = []
     written = [n for n in ast.walk(loop.node.target) if isinstance(n, ast.Name)]
     written += [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n not in inner]
     for n in inside:
         if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and root_of(n):
             written += [m for m in ast.walk(n.value) if isinstance(m, ast.Name) and m.id == root_of(n)]
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and isinstance(n.func.value, ast.Name):
+            if n.func.attr in _FILLS and not loop.module.qualify(n.func.value) & {"torch", "numpy"}:
+                filled.append(n.func.value)
     own = {w.name for w in loop.writes}
     times = timed(loop.values, loop.node)
     for text in dict.fromkeys(n.id for n in written if n.id not in own and n.id not in times):
@@ -37,12 +44,27 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
     for text in dict.fromkeys(n.id for n in written):
         if text not in times:
             loop.known.track(text)
+    for n in filled:
+        found = [d for d in loop.module.bindings.reaching(n) if d.node not in loop.inside]
+        plain = len(found) == 1 and found[0].kind == "assign" and found[0].index is None
+        if n.id not in loop.known.tracked and plain and isinstance(found[0].value, (ast.List, ast.Dict, ast.Set)):
+            starts.append(assign(loop.known.track(n.id), loop.outside.value(found[0].value)))
     batchy = of_batches(loop.module, loop.node)
     behind = read_behind(loop.module, loop.node)
+    tellers = told_metrics(loop.module, loop.node)
+    for text in tellers:
+        starts.append(assign(loop.known.track(text), call(name("TELLER"))))
+        loop.known.stand_ins[text] = "a metric that all rows decide that it is told of, in whatever order"
     meters = {id(w.statement): w for w in loop.writes if w.meter is not None}
 
     def known(s: ast.stmt, literal: Literal) -> list[ast.stmt] | None:
         write = meters.get(id(s))
+        told = s.value if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) else None
+        if told is not None and isinstance(told.func, ast.Attribute) and ast.unparse(told.func.value) in tellers:
+            receiver = name(loop.known.tracked[ast.unparse(told.func.value)])
+            keywords = [ast.keyword(k.arg, literal.value(k.value)) for k in told.keywords]
+            args = [literal.value(a) for a in told.args]
+            return [ast.Expr(ast.Call(ast.Attribute(receiver, "tell", ast.Load()), args, keywords))]
         if write is None:
             by_clock = isinstance(s, ast.Assign) and all(ast.unparse(t) in times for t in s.targets)
             return [] if by_clock else None
@@ -83,7 +105,8 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
 def _begun(loop: Loop, text: str, inside: Sequence[ast.AST]) -> ast.stmt | None:
     """The assignment of what a name of the loop holds before its first turn; None where nothing reads that."""
     for n in inside:
-        if not isinstance(n, ast.Name) or n.id != text or not isinstance(n.ctx, ast.Load):
+        added = isinstance(n, ast.Name) and isinstance(loop.module.parents[n], ast.AugAssign)
+        if not isinstance(n, ast.Name) or n.id != text or not (isinstance(n.ctx, ast.Load) or added):
             continue
         found = [d for d in loop.module.bindings.reaching(n) if d.node not in loop.inside]
         if len(found) == 1 and found[0].kind == "assign" and found[0].value is not None and found[0].index is None:

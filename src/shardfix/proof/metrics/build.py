@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.metrics.collation import gives_lists
 from shardfix.analysis.metrics.model import Metric
@@ -15,7 +14,8 @@ from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.sites import Site
 from shardfix.proof.metrics.evaluated import Evaluated, evaluated
 from shardfix.proof.metrics.model import Evaluation, MetricRecipe
-from shardfix.proof.model import Group, StandIn
+from shardfix.proof.metrics.told_metrics import told_metrics
+from shardfix.proof.model import StandIn
 from shardfix.proof.recipes.choices import Choices, text_of
 from shardfix.proof.recipes.recipe import Sliced, group_of, program
 from shardfix.proof.stop import Stop, Unproven
@@ -30,87 +30,97 @@ def metric_recipes(before: Site, after: Site, *, unsafe: bool = True) -> list[Me
         before, after: the site in the original and in the rewritten source.
         unsafe: whether the change is offered as one after which means over batches may differ.
     """
+    return _recipes((before, after), unsafe=unsafe)
+
+
+def standing_recipes(site: Site) -> list[MetricRecipe] | Unproven:
+    """A recipe for each loop over a loader as the code stands, or why there is none."""
+    return _recipes((site,), unsafe=True)
+
+
+def _recipes(sites: Sequence[Site], *, unsafe: bool) -> list[MetricRecipe] | Unproven:
     # batches that 2 and 3 ranks may divide: of one sample, they can't be shared
     choices = Choices(split=True, everyone=True)
-    built: list[str] = []
-    guarded = False
-    for site in (before, after):
+    built: list[Sliced] = []
+    for site in sites:
         sliced = program(site, choices)
         if isinstance(sliced, Unproven):
             return sliced
-        built.append(_build(sliced))
-        guarded = guarded or (site is before and sliced.guarded)
-    if _is_unpadded(after):
-        built[1] += "\nloader = unpadded(loader)"
+        built.append(sliced)
+    first = sites[0]
+    loops = [list(_loops(site)) for site in sites]
+    if not loops[0] or any(len(found) != len(loops[0]) for found in loops):
+        return Unproven("the loop that evaluates is not found again in the rewritten source", first.location)
     found: list[MetricRecipe] = []
-    old, new = list(_loops(before)), list(_loops(after))
-    if not old or len(old) != len(new):
-        return Unproven("the loop that evaluates is not found again in the rewritten source", before.location)
-    for one, other in zip(old, new, strict=True):
-        examples = gives_lists(before.module, before.arguments.value("collate_fn"))
-        metric = understand(before.module, one, before.flow, examples=examples)
-        if metric is None or not metric.accumulators:
-            what = (
-                "a comprehension goes over the batches" if metric is None else "nothing that the loop gathers is seen"
-            )
-            return Unproven(what, before.module.home(one.node).location(one.node))
-        collated = before.arguments.value("collate_fn")
-        apart = [] if collated is None or examples else [f"`{text_of(collated)}` puts samples together each by itself"]
-        common = (str(before.location), built, group_of(before, guarded), unsafe, tuple(apart))
-        sides = ((before, one), (after, other))
-        try:
-            rows: MetricRecipe | Stop = _recipe(sides, metric, examples, *common, rows=True)
-        except Stop as stop:
-            rows = stop
-        try:
-            replaced: MetricRecipe | Stop = _recipe(sides, metric, examples, *common, rows=False)
-        except Stop as stop:
-            replaced = stop
+    for uses in zip(*loops, strict=True):
+        examples = gives_lists(first.module, first.arguments.value("collate_fn"))
+        metric = understand(first.module, uses[0], first.flow, examples=examples)
+        home = first.module.home(uses[0].node)
+        gathers = metric is not None and (metric.accumulators or told_metrics(home, uses[0].node) or len(sites) == 1)
+        if metric is None or not gathers:
+            what = "a comprehension goes over the batches" if metric is None else "nothing that it gathers is seen"
+            return Unproven(what, home.location(uses[0].node))
+        asked = _Asked(tuple(zip(sites, uses, built, strict=True)), metric, examples, unsafe)
+        rows, replaced = _tried(asked, rows=True), _tried(asked, rows=False)
         if isinstance(rows, MetricRecipe):
-            otherwise = replaced if isinstance(replaced, MetricRecipe) else None
-            found.append(replace(rows, otherwise=otherwise))
+            found.append(replace(rows, otherwise=replaced if isinstance(replaced, MetricRecipe) else None))
         elif isinstance(replaced, MetricRecipe):
-            why = f"the loop is not run as it is written: {rows.unproven}"
+            why = f"the loop is not run as it is written: {rows}"
             found.append(replace(replaced, assumed=(why, *replaced.assumed)))
         else:
-            return rows.unproven
+            return rows
     return found
 
 
-def _recipe(
-    sides: Sequence[tuple[Site, Use]],
-    metric: Metric,
-    examples: bool,
-    site: str,
-    built: Sequence[str],
-    group: Group,
-    unsafe: bool,
-    apart: tuple[str, ...],
-    *,
-    rows: bool,
-) -> MetricRecipe:
+@dataclass(frozen=True)
+class _Asked:
+    """One loop in each version of the source: its site, the use, the program of its loader."""
+
+    versions: tuple[tuple[Site, Use, Sliced], ...]
+    metric: Metric
+    examples: bool
+    unsafe: bool
+
+
+def _tried(asked: _Asked, *, rows: bool) -> MetricRecipe | Unproven:
+    try:
+        return _recipe(asked, rows=rows)
+    except Stop as stop:
+        return stop.unproven
+
+
+def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
     """The recipe of one loop.
 
     Raises:
         Stop: something of it is not understood.
     """
-    first, second = (_evaluated(side, use, metric, examples, rows) for side, use in sides)
-    if len(first.kept) != len(second.kept):
-        where = sides[0][0].location
-        raise Stop("what is made of the metric is not found again in the rewritten source", where)
+    stands = len(asked.versions) == 1
+    made = [_evaluated(*version, asked, rows, stands) for version in asked.versions]
+    first, site = made[0], asked.versions[0][0]
+    if any(len(other.kept) != len(first.kept) for other in made):
+        raise Stop("what is made of the metric is not found again in the rewritten source", site.location)
     names = _named(first)
-    stand_ins = {**first.stand_ins, **second.stand_ins}
-    weighted = [name for name, (_, drifts) in zip(names, first.kept, strict=True) if drifts and unsafe]
+    programs = [
+        Evaluation(_build(sliced), _with_names(one, names))
+        for (_, _, sliced), one in zip(asked.versions, made, strict=True)
+    ]
+    stand_ins = {text: value for one in made for text, value in one.stand_ins.items()}
+    weighted = [name for name, (_, drifts) in zip(names, first.kept, strict=True) if drifts and asked.unsafe]
+    collated = site.arguments.value("collate_fn")
+    apart = () if collated is None or asked.examples else (f"`{text_of(collated)}` puts samples together one by one",)
     return MetricRecipe(
-        site,
-        Evaluation(built[0], _with_names(first, names)),
-        Evaluation(built[1], _with_names(second, names)),
+        str(site.location),
+        programs[0],
+        programs[-1],
         tuple(StandIn(text, value) for text, value in stand_ins.items()),
         tuple(weighted),
-        group,
-        tuple(dict.fromkeys((*first.assumed, *second.assumed, *apart))),
+        group_of(site, asked.versions[0][2].guarded),
+        tuple(dict.fromkeys((*(a for one in made for a in one.assumed), *apart))),
         first.told,
         rows=rows,
+        accelerate=any(sliced.needs_accelerate for _, _, sliced in asked.versions),
+        stands=stands,
     )
 
 
@@ -128,7 +138,7 @@ def _loops(site: Site) -> Iterator[Use]:
             yield use
 
 
-def _evaluated(site: Site, use: Use, metric: Metric, examples: bool, rows: bool) -> Evaluated:
+def _evaluated(site: Site, use: Use, sliced: Sliced, asked: _Asked, rows: bool, stands: bool) -> Evaluated:
     loop = use.node
     assert isinstance(loop, ast.For)
     module = site.module.home(loop)
@@ -140,11 +150,13 @@ def _evaluated(site: Site, use: Use, metric: Metric, examples: bool, rows: bool)
         loop,
         list(loaders),
         _dataset(site, module, scope),
-        [a.name for a in metric.accumulators],
-        [a.name for a in metric.accumulators if a.kind in _WEIGHTED or a.why],
-        examples,
+        [a.name for a in asked.metric.accumulators],
+        [a.name for a in asked.metric.accumulators if a.kind in _WEIGHTED or a.why],
+        asked.examples,
         rows,
         lambda other: (_written(site, module, other), _dataset(site, module, other)),
+        sliced.needs_accelerate,
+        stands,
     )
 
 
@@ -158,21 +170,6 @@ def _dataset(site: Site, module: Module, scope: ast.AST) -> str:
     """How the loader's dataset is written in one function of a file; empty where it is not known there."""
     near = site.module is module and module.scope(site.call) is scope
     return ast.unparse(site.dataset) if near and site.dataset is not None else ""
-
-
-def _is_unpadded(site: Site) -> bool:
-    """Whether the padding is taken out of a loader where it is built: around the construction, or right behind it."""
-    module = site.module
-    for outer in module.around(site.call):
-        if isinstance(outer, ast.Call) and last_name(outer.func) == "unpadded":
-            return True
-        if isinstance(outer, ast.stmt):
-            break
-    target = ast.unparse(site.target) if site.target is not None else ""
-    calls = [c for c in module.calls if last_name(c.func) == "unpadded" and len(c.args) == 1]
-    return any(
-        target and ast.unparse(c.args[0]) == target and module.scope(c) is module.scope(site.call) for c in calls
-    )
 
 
 def _named(first: Evaluated) -> list[str]:
@@ -194,4 +191,4 @@ def _with_names(made: Evaluated, names: list[str]) -> str:
     return text
 
 
-__all__ = ["metric_recipes"]
+__all__ = ["metric_recipes", "standing_recipes"]

@@ -50,6 +50,8 @@ def evaluated(
     examples: bool = False,
     rows: bool = False,
     elsewhere: Elsewhere = lambda _: ((), ""),
+    accelerate: bool = False,
+    stands: bool = False,
 ) -> Evaluated:
     """The statements of one loop over a loader and of what follows it.
 
@@ -60,12 +62,16 @@ def evaluated(
         examples: whether batches are lists of samples that are not collated.
         rows: whether the body of the loop is to be run as it is written, on rows.
         elsewhere: how the loader and its dataset are written in another function of the file, by that function.
+        accelerate: whether the loader's program binds ``accelerator``.
+        stands: whether the code is judged as it stands: then what one rank shows is that rank's.
 
     Raises:
         Stop: something of it is not understood.
     """
-    known = Known(module, loaders, dataset, {}, weighted=set(weighted))
+    known = Known(module, loaders, dataset, {}, weighted=set(weighted), accelerate=accelerate)
     made = Loop(module, loop, names, examples, elsewhere, known)
+    made.after.stands = stands
+    known.by_batch.update(w.name for w in made.writes if w.kind == "by-batch")
     starts: list[ast.stmt] = []
     outer = False
     for write in made.writes:
@@ -84,7 +90,8 @@ def evaluated(
     step = ast.Tuple([ast.Name("STEP", ast.Store()), ast.Name("BATCH", ast.Store())], ast.Store())
     run: list[ast.stmt] = [ast.For(step, batches, body or [ast.Pass()], [])]
     returned = run_on(made, made.node, run, "RETURNED")
-    for accumulator in dict.fromkeys(w.name for w in made.writes):
+    left = [w.name for w in made.writes if not made.after.kept or "." in w.name]  # what nothing is made of in sight
+    for accumulator in dict.fromkeys(left):
         drifts = accumulator in made.known.weighted
         run += made.after.keep(accumulator, name(made.known.tracked[accumulator]), drifts)
     told = run_callers(made, run, returned)

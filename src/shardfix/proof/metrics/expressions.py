@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardfix.analysis.code.names import last_name
+from shardfix.proof.metrics.apart import makes_a_value
+from shardfix.proof.metrics.collectives import collective, is_collective
 from shardfix.proof.metrics.functions import inlined
 from shardfix.proof.metrics.known import COLLECTIVE, Known, is_length, root_name
 from shardfix.proof.metrics.literal import Literal
@@ -23,7 +25,8 @@ _BUILTINS = frozenset(
 # Functions of the libraries that make one value of others, by their names there.
 _NUMPY = frozenset(
     {
-        *("mean", "sum", "median", "std", "nanmean", "sqrt", "exp", "argmax", "maximum", "minimum", "around", "diag"),
+        *("mean", "sum", "median", "std", "average", "sqrt", "exp", "argmax", "maximum", "minimum", "around", "diag"),
+        "nanmean",
         *("array", "asarray", "concatenate", "vstack", "hstack", "stack", "squeeze", "zeros", "zeros_like"),
     }
 )
@@ -50,11 +53,13 @@ _ALONG = frozenset(
 )
 _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
-_KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim"})
+_KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim", "weights"})
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "Counter", "defaultdict"})
 _BATCHES = re.compile(r"loader|iter|batches")  # names of what has as many items as there are batches
 _DEPTH = 8
 _LONGEST = 80
+_CHANCE = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "uuid.")
+_NEXT = frozenset({"next", "__next__", "pop", "popleft", "popitem", "send", "readline"})
 _UNKNOWN = 3  # a number for what the evaluation does not decide: settings, other objects
 
 
@@ -74,13 +79,15 @@ class Outside:
         if depth > _DEPTH:
             raise self.known.stop(f"`{text_of(node)}` is nested too deeply", node)
         text = ast.unparse(node)
+        if isinstance(node, ast.Name) and node.id in self.known.local:
+            return node
         if text in self.known.loaders:
             return name("loader")
         if text in self.known.tracked:
             return name(self.known.tracked[text])
         if text == self.known.dataset:
             return ast.Attribute(name("loader"), "dataset", ast.Load())
-        if isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in self.known.local):
+        if isinstance(node, ast.Constant):
             return node
         launch = value_of(self.known.module, node)
         if launch is not None and "accelerator" not in ast.unparse(launch):
@@ -152,12 +159,25 @@ class Outside:
 
     def _stand_in(self, node: ast.expr) -> ast.expr:
         self.known.stand_ins[text_of(node)] = str(_UNKNOWN)
+        self.known.assumed += self._by_chance(node)
         for n in ast.walk(node):
             if (isinstance(n, ast.Attribute) and self._may_change(n)) or (
                 isinstance(n, ast.Name) and self._may_grow(n)
             ):
                 self.known.assumed.append(f"the evaluation does not decide `{text_of(n)}`")
         return ast.Constant(_UNKNOWN)
+
+    def _by_chance(self, node: ast.expr) -> list[str]:
+        """What is not the same on all ranks, or for all batches, of an expression that the batches do not decide."""
+        module, found = self.known.module, []
+        for n in ast.walk(node):
+            if not isinstance(n, ast.Call):
+                continue
+            if any(q.startswith(_CHANCE) for q in module.callee(n)):
+                found.append(f"`{text_of(n)}` gives the same on all ranks")
+            elif n in self.known.repeated and (last_name(n.func) in _NEXT or not makes_a_value(module, n)):
+                found.append(f"`{text_of(n)}` gives the same for each batch")
+        return found
 
     def _may_grow(self, node: ast.Name) -> bool:
         """Whether a name is that of a list or dict that begins empty: a hook or another function may fill it."""
@@ -183,7 +203,14 @@ class Outside:
         base = ast.unparse(node.value)
         if base in self.known.meters or (node.attr in _ATTRIBUTES and self.known.follows(node.value)):
             return ast.Attribute(self.value(node.value, depth + 1), node.attr, ast.Load())
-        return self._unless_collective(node) if self.known.follows(node.value) else self._stand_in(node)
+        if not self.known.follows(node.value):
+            return self._stand_in(node)
+        if base in self.known.loaders or root_name(node.value) in (self.known.dataset, *self._datasets()):
+            self.known.assumed.append(f"the evaluation does not decide `{text_of(node)}`")
+        return self._unless_collective(node)
+
+    def _datasets(self) -> list[str]:
+        return [f"{loader}.dataset" for loader in self.known.loaders]
 
     def _call(self, node: ast.Call, depth: int) -> ast.expr:
         function = last_name(node.func)
@@ -191,6 +218,8 @@ class Outside:
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         if self.literal is None and _across(node):  # a stand-in for a row has no dimension but the first
             return self._opaque(node, depth)
+        if is_collective(self.known.module, node) and self.known.follows(node):
+            return collective(self.known, node, lambda n: self.value(n, depth + 1))
         if function in COLLECTIVE and (receiver is None or not self.known.follows(receiver)):
             return call(name(function), *(self.value(a, depth + 1) for a in node.args))
         if is_length(node) and not self.known.follows(node) and ast.unparse(node.args[0]) != self.known.dataset:
@@ -246,7 +275,15 @@ class Outside:
                 self.known.assumed.append(f"`{text_of(node)}` does not go by the number of batches")
         self.known.stand_ins[text_of(node.func)] = "what it is given decides what it gives"
         parts = [self.value(g, depth + 1) for g in told]
-        return call(name("CALL"), ast.Constant(text_of(node.func)), *parts)
+        pairs = any(q.startswith("sklearn.metrics.") for q in self.known.module.callee(node))
+        made = call(name("CALL_OF_PAIRS" if pairs else "CALL"), ast.Constant(text_of(node.func)), *parts)
+        if not makes_a_value(self.known.module, node):
+            self.known.resting[made] = f"`{text_of(node)}` makes nothing of other ranks' values"
+        return made
+
+    def runs(self, node: ast.Call) -> bool:
+        """Whether a call is of a function that can be run as it is written."""
+        return self.literal is not None and inlined(self.literal, node, lambda function, _: function) is not None
 
     def _of_all(self, function: ast.expr, node: ast.Call, depth: int) -> ast.expr:
         """A call with all of its arguments."""
@@ -260,6 +297,9 @@ class Outside:
         bound = len(self.known.local)
         for g in getattr(node, "generators", []):
             turn = self.value(g.iter, depth + 1)
+            if isinstance(turn, ast.Constant):  # a stand-in: there is nothing to go over
+                del self.known.local[bound:]
+                return self.made_of(node) if self.known.follows(node) else self._stand_in(node)
             self.known.local += [n.id for n in ast.walk(g.target) if isinstance(n, ast.Name)]
             generators.append(ast.comprehension(g.target, turn, [self.value(c, depth + 1) for c in g.ifs], 0))
         fields: dict[str, Any] = {"generators": generators}
@@ -275,10 +315,10 @@ class Outside:
         while stack:
             n = stack.pop()
             text = ast.unparse(n) if isinstance(n, (ast.Name, ast.Attribute, ast.Call)) else ""
-            if text in self.known.tracked:
-                parts[text] = name(self.known.tracked[text])
-            elif text and text in self.known.local:
+            if text and text in self.known.local:
                 parts[text] = name(text)
+            elif text in self.known.tracked:
+                parts[text] = name(self.known.tracked[text])
             elif is_length(n) and ast.unparse(n.args[0]) in self.known.loaders:  # type: ignore[attr-defined]
                 parts[ast.unparse(n)] = call(name("len"), name("loader"))
             else:

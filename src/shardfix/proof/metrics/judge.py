@@ -29,38 +29,42 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
     alone = {run.size: run for run in runs if run.variant == "before" and run.world == 1}
     after = [run for run in runs if run.variant == "after"]
     if not alone or not after:
-        return _proof(recipe, "unproven", "nothing was run")
-    failures = [(size, failed) for size, run in alone.items() if (failed := _failure(run))]
+        return proof_of(recipe, "unproven", "nothing was run")
+    failures = [(size, failed) for size, run in alone.items() if (failed := failure_of(run))]
     if recipe.rows and len(failures) < len(alone):
         # the program itself can't do with such a batch (of one sample): nothing is lost on several ranks either
         alone = {size: run for size, run in alone.items() if size not in dict(failures)}
         after = [run for run in after if run.size in alone]
         failures = []
     if failures:
-        return _proof(recipe, "unproven", f"the evaluation can't be run apart from its program: {failures[0][1]}")
+        return proof_of(recipe, "unproven", f"the evaluation can't be run apart from its program: {failures[0][1]}")
     wrong = list(dict.fromkeys(reason for run in after for reason in _wrong(recipe, run, alone[run.size])))
     control, shown = _control(
         recipe, [r for r in runs if r.variant == "before" and r.world > 1 and r.size in alone], alone
     )
     if wrong:
-        return _proof(recipe, "refuted", *wrong[:_NAMED], control=control)
+        return proof_of(recipe, "refuted", *wrong[:_NAMED], control=control)
     if not any(run.world > 1 for run in after):
-        return _proof(recipe, "unproven", "it was not run on several ranks", control=control)
+        return proof_of(recipe, "unproven", "it was not run on several ranks", control=control)
     if not shown:
-        return _proof(recipe, "unproven", f"the original shows no fault in the same run: {control}", control=control)
+        return proof_of(recipe, "unproven", f"the original shows no fault in the same run: {control}", control=control)
     if recipe.assumed:
-        return _proof(recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]), control=control)
+        return proof_of(
+            recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]), control=control
+        )
     told = (_told(recipe, after, alone), *_drift(recipe, after, alone), *recipe.told)
-    return _proof(recipe, "proven", control=control, told=told)
+    return proof_of(recipe, "proven", control=control, told=told)
 
 
-def _proof(
+def proof_of(
     recipe: MetricRecipe, verdict: Verdict, *reasons: str, control: str = "", told: tuple[str, ...] = ()
 ) -> MetricProof:
+    """A verdict with what a recipe tells."""
     return MetricProof(recipe.site, verdict, reasons, control, told, recipe.stand_ins)
 
 
-def _failure(run: MetricRun) -> str:
+def failure_of(run: MetricRun) -> str:
+    """Why some rank of a run did not come to its end; empty if all did."""
     for rank in run.ranks:
         if rank.error or rank.stopped:
             return rank.error or f"it stops {rank.stopped}"
@@ -105,7 +109,7 @@ def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun) -> list[str]:
 def _control(recipe: MetricRecipe, runs: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> tuple[str, bool]:
     """What the original does on several ranks, and whether that is a fault that the change mends."""
     for run in runs:
-        failed = _failure(run)
+        failed = failure_of(run)
         if failed:
             return f"the original on {run.world} ranks fails: {failed}", True
         (expected,) = alone[run.size].ranks
@@ -129,7 +133,7 @@ def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, 
     run = next(run for run in after if run.world > 1 and not run.even)
     (expected,) = alone[run.size].ranks
     exact = [n for n in expected.values if n not in recipe.weighted]
-    plain = [n for n in exact if _is_number(expected.values[n])]
+    plain = [n for n in exact if is_number(expected.values[n])]
     plain = plain or [n for n in exact if not isinstance(expected.values[n], dict)]
     values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in plain[:_NAMED])
     metric = f" and get the metric of one process: {values} ({run.size} samples)" if values else ""
@@ -166,7 +170,8 @@ def same(value: Any, expected: Any) -> bool:
     return bool(value == expected)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is one number, also in a tensor or an array."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
         value = value[1]  # a tensor or an array, with its type
     return isinstance(value, (int, float))
@@ -177,7 +182,8 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dict) and "called" in value:
-        return f"{value['called']}(..)"
+        rows = [len(given) for given in value.get("given", ()) if isinstance(given, list) and given[:1] != ["called"]]
+        return f"{value['called']}({rows[0]} rows)" if rows else f"{value['called']}(..)"
     if (
         isinstance(value, list)
         and len(value) == 2

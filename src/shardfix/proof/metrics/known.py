@@ -11,7 +11,7 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.proof.stop import Stop
 
-COLLECTIVE = ("reduced", "in_order")
+COLLECTIVE = ("reduced", "in_order", "of_all_batches")
 
 
 @dataclass
@@ -23,10 +23,12 @@ class Known:
         stand_ins: the expressions that were replaced, and by what; added to.
         assumed: what the values hold only by, in words; added to.
         imports: the modules that the statements need; added to.
+        accelerate: whether the loader's program binds ``accelerator``.
 
     Attributes:
         tracked: the variables of what follows from the batches, by how they are written.
         weighted: what of that goes by the number of batches, or by means over them.
+        by_batch: the lists with one number for each batch, of which no rank has those of one process.
         local: the names that an expression binds itself.
         told_of: the objects that are told of batches in the loop, or called with them, as they are written.
         resting: what a translated expression rests on, in words; it holds for nothing once that is not run.
@@ -39,9 +41,11 @@ class Known:
     stand_ins: dict[str, str]
     assumed: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
+    accelerate: bool = False
     tracked: dict[str, str] = field(default_factory=dict)
     meters: dict[str, Meter] = field(default_factory=dict)
     weighted: set[str] = field(default_factory=set)
+    by_batch: set[str] = field(default_factory=set)
     local: list[str] = field(default_factory=list)
     told_of: set[str] = field(default_factory=set)
     resting: dict[ast.AST, str] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from shardfix.proof.metrics.allowed import (
     library,
     torch_module,
 )
+from shardfix.proof.metrics.collectives import collective, is_collective, only_waits
 from shardfix.proof.metrics.functions import inlined
 from shardfix.proof.metrics.known import Known
 from shardfix.proof.metrics.outputs import Outputs
@@ -121,6 +122,10 @@ class Literal:
     def _called(self, node: ast.expr) -> list[ast.stmt]:
         if isinstance(node, ast.Constant) or not isinstance(node, ast.Call):
             return []
+        if only_waits(self.known.module, node):
+            return []
+        if is_collective(self.known.module, node) and self.known.tracks(node):
+            return [ast.Expr(collective(self.known, node, self.value))]
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         if receiver is not None and self.known.tracks(receiver) and ast.unparse(receiver) not in self.known.tracked:
             if not isinstance(receiver, (ast.Subscript, ast.Call)):
@@ -200,8 +205,10 @@ class Literal:
         function = last_name(node.func)
         callee = self.known.module.callee(node)
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if function in ("reduced", "in_order", "unpadded"):
+        if function in ("reduced", "in_order", "of_all_batches", "unpadded"):
             raise self.known.stop("ranks are put together within the loop", node)
+        if is_collective(self.known.module, node) and self.known.tracks(node):
+            return collective(self.known, node, self.value)
         if isinstance(node.func, ast.Name) and function in BUILTINS and f"builtins.{function}" in callee:
             if not self.known.tracks(node):
                 return self.outside(node)

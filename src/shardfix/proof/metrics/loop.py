@@ -46,7 +46,7 @@ class Loop:
     def __post_init__(self) -> None:
         self.values = Values(self.module, self.node, self.node, examples=self.examples)
         self.outside = Outside(self.known)
-        self.after = Afterwards(self.known, self.outside)
+        self.after = Afterwards(self.known, self.outside, self.values)
         gathering = Gathering(self.module, self.node, self.values)
         self.writes = [w for w in gathering.writes if w.name in self.names]
         self.inside = self.known.repeated = set(ast.walk(self.node))

@@ -31,7 +31,8 @@ class MetricRecipe:
     reason has any. ``group``: see ``Recipe``. ``assumed`` is what the values hold only by, in words: with any of it
     nothing is proven. ``told`` is what was not run. ``rows``: the loop is run as it is written, on rows that stand for
     a batch and for what a model gives; ``otherwise`` is then the recipe with stand-ins for its sums, for rows may not
-    have the shape that its program needs.
+    have the shape that its program needs. ``accelerate``: the programs need it. ``stands``: the code is judged as it
+    stands, so both are the same and what it gives in one process is what it is to give on several.
     """
 
     site: str
@@ -43,6 +44,8 @@ class MetricRecipe:
     assumed: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     rows: bool = False
+    accelerate: bool = False
+    stands: bool = False
     otherwise: MetricRecipe | None = None
 
 

@@ -8,7 +8,8 @@ from importlib import resources
 from typing import Any
 
 from shardfix.proof.metrics.judge import judge_metric, sizes_for
-from shardfix.proof.metrics.model import Evaluation, Measured, MetricProof, MetricRecipe, MetricRun
+from shardfix.proof.metrics.judge_standing import judge_standing
+from shardfix.proof.metrics.model import Measured, MetricProof, MetricRecipe, MetricRun
 from shardfix.proof.model import Proof, Variant, Verdict
 from shardfix.proof.running.launch import Verifier
 from shardfix.proof.stop import Unproven
@@ -38,21 +39,25 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
     if not recipes:
         return []
     prelude = _prelude()
-    ask = "__value__ = loader.batch_size or 1"
+    ask = "__value__ = loader.batch_size or getattr(loader.batch_sampler, 'batch_size', None) or 1"
     recipes = _fitting(recipes, prelude, verifier)
     ways = [(number, grouped) for number, recipe in enumerate(recipes) for grouped in _ways(recipe)]
-    probes = [_cell(prelude, recipes[number].before, ask, 1, grouped, _PROBE) for number, grouped in ways]
+    probes = [_cell(prelude, recipes[number], "before", ask, 1, grouped, _PROBE) for number, grouped in ways]
     planned: list[tuple[int, Variant, int, bool, int, int]] = []
     begun: set[int] = set()
     for (number, grouped), ranks in zip(ways, _answers(probes, verifier), strict=True):
         batch_size = ranks[0]["value"] if ranks else None
         if number not in begun and (batch_size is not None or (number, grouped) == ways[-1] or grouped):
             begun.add(number)
-            planned += [(number, *run, batch_size or 1) for run in _runs(batch_size or 1, verifier.nproc, grouped)]
+            planned += [
+                (number, *run, batch_size or 1)
+                for run in _runs(recipes[number], batch_size or 1, verifier.nproc, grouped)
+            ]
     cells = []
     for number, variant, world, grouped, size, _ in planned:
         program = recipes[number].before if variant == "before" else recipes[number].after
-        cell = _cell(prelude, program, program.evaluate + "\n__value__ = TOLD(VALUES)", world, grouped, size)
+        then = program.evaluate + "\n__value__ = TOLD(VALUES)"
+        cell = _cell(prelude, recipes[number], variant, then, world, grouped, size)
         cells.append({**cell, "program": f"{number} {variant}"})
     runs: list[list[MetricRun]] = [[] for _ in recipes]
     for (number, variant, world, grouped, size, batch_size), ranks in zip(
@@ -63,7 +68,10 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
             continue  # what has hung once is not run again
         measured = measured or (Measured(0, error="it was not reached in time"),)
         runs[number].append(MetricRun(variant, world, grouped, size, batch_size, measured))
-    return [judge_metric(recipe, found) for recipe, found in zip(recipes, runs, strict=True)]
+    return [
+        judge_standing(recipe, found) if recipe.stands else judge_metric(recipe, found)
+        for recipe, found in zip(recipes, runs, strict=True)
+    ]
 
 
 def _fitting(recipes: Sequence[MetricRecipe], prelude: str, verifier: Verifier) -> list[MetricRecipe]:
@@ -71,8 +79,8 @@ def _fitting(recipes: Sequence[MetricRecipe], prelude: str, verifier: Verifier) 
     literal = [number for number, recipe in enumerate(recipes) if recipe.rows]
     ways = [(number, grouped) for number in literal for grouped in _ways(recipes[number])]
     cells = [
-        _cell(prelude, recipes[number].before, _FITS.format(text=recipes[number].before.evaluate), 1, grouped, _PROBE)
-        for number, grouped in ways
+        _cell(prelude, recipe, "before", _FITS.format(text=recipe.before.evaluate), 1, grouped, _PROBE)
+        for recipe, grouped in ((recipes[number], grouped) for number, grouped in ways)
     ]
     shapes: dict[int, int] = {}
     errors: dict[int, str] = {}
@@ -129,6 +137,40 @@ def with_metrics(
     return [_together(proof, found.get(proof.site, [])) for proof in proofs]
 
 
+def with_standing_metrics(
+    proofs: Sequence[Proof], recipes: Mapping[str, Sequence[MetricRecipe] | Unproven], verifier: Verifier
+) -> list[Proof]:
+    """The proofs of loaders as they stand, with what is seen of the metrics that are made of them.
+
+    A metric that is not that of one process refutes; one that is not proven is told, and takes nothing from its loader.
+    """
+    asked = [proof.site for proof in proofs if proof.verdict != "refuted" and proof.site in recipes]
+    proven = iter(prove_metrics([recipe for site in asked for recipe in _recipes(recipes[site])], verifier))
+    found: dict[str, list[MetricProof]] = {}
+    for site in asked:
+        given = recipes[site]
+        if isinstance(given, Unproven):
+            found[site] = [MetricProof(site, "unproven", (str(given),))]
+        else:
+            found[site] = [next(proven) for _ in given]
+    return [_standing(proof, found[proof.site]) if found.get(proof.site) else proof for proof in proofs]
+
+
+def _standing(proof: Proof, metrics: Sequence[MetricProof]) -> Proof:
+    stand_ins = tuple(dict.fromkeys((*proof.stand_ins, *(s for m in metrics for s in m.stand_ins))))
+    wrong = tuple(reason for m in metrics if m.verdict == "refuted" for reason in m.reasons)
+    if wrong:
+        return replace(proof, verdict="refuted", reasons=wrong, cause="other-metric", stand_ins=stand_ins)
+    left = tuple(f"its metric is not proven: {m.reasons[0]}" for m in metrics if m.verdict == "unproven")
+    right = tuple(line for m in metrics if m.verdict == "proven" for line in m.told)
+    if left:
+        return replace(proof, reasons=(*proof.reasons, *right, *left), stand_ins=stand_ins)
+    only_padding = proof.verdict == "unproven" and all("counted twice in the metric" in r for r in proof.reasons)
+    reasons = (*(() if only_padding else proof.reasons), *right)
+    verdict: Verdict = "proven" if only_padding else proof.verdict
+    return replace(proof, verdict=verdict, reasons=reasons, stand_ins=stand_ins)
+
+
 def _recipes(given: Sequence[MetricRecipe] | Unproven) -> Sequence[MetricRecipe]:
     return () if isinstance(given, Unproven) else given
 
@@ -153,9 +195,15 @@ def _ways(recipe: MetricRecipe) -> tuple[bool, ...]:
     return (True,) if recipe.group == "always" else (False, True)
 
 
-def _runs(batch_size: int, nproc: int, grouped: bool) -> Iterator[tuple[Variant, int, bool, int]]:
+def _runs(recipe: MetricRecipe, batch_size: int, nproc: int, grouped: bool) -> Iterator[tuple[Variant, int, bool, int]]:
     """Every run that the judge wants: all at each size, the control and the result in a group of one once."""
     sizes = sizes_for(batch_size)
+    if recipe.stands:
+        for size in sizes:
+            yield "before", 1, grouped, size
+            yield "after", nproc, True, size
+            yield "after", nproc + 1, True, size
+        return
     for size in sizes:
         yield "before", 1, grouped, size
         yield "after", 1, grouped, size
@@ -183,13 +231,16 @@ READ.clear()
 """
 
 
-def _cell(prelude: str, program: Evaluation, then: str, world: int, grouped: bool, size: int) -> dict[str, Any]:
+def _cell(
+    prelude: str, recipe: MetricRecipe, variant: Variant, then: str, world: int, grouped: bool, size: int
+) -> dict[str, Any]:
+    program = recipe.before if variant == "before" else recipe.after
     return {
         "prelude": prelude,
         "build": f"{program.build}\n{then}",
         "each_epoch": "",
         "epochs": 0,
-        "needs": [],
+        "needs": ["accelerate"] if recipe.accelerate else [],
         "waits": False,
         "world": world,
         "grouped": grouped,
@@ -199,7 +250,8 @@ def _cell(prelude: str, program: Evaluation, then: str, world: int, grouped: boo
 
 def _answers(cells: Sequence[dict[str, Any]], verifier: Verifier) -> list[list[dict[str, Any]]]:
     """What each rank of each cell answers; nothing where the time was over."""
-    messages, _ = verifier.hear({"libraries": {}, "cells": list(cells)})
+    libraries = {library: [[library]] for cell in cells for library in cell["needs"]}
+    messages, _ = verifier.hear({"libraries": libraries, "cells": list(cells)})
     by_number = {m["cell"]: m["ranks"] for m in messages if m["kind"] == "cell"}
     return [by_number.get(number, []) for number in range(len(cells))]
 

@@ -254,6 +254,15 @@ class CALL:
         return True
 
 
+def CALL_OF_PAIRS(name: str, *given: Any) -> CALL:
+    """A metric of predictions and labels: which belong together decides it, whatever their order."""
+    columns = [PLAIN(value) for value in given]
+    columns = [c[1] if len(c) == 2 and isinstance(c[0], str) else c for c in columns if isinstance(c, list)]
+    if len(columns) < len(given) or len({len(column) for column in columns}) != 1:
+        return CALL(name, *given)
+    return CALL(name, sorted(map(list, zip(*columns)), key=repr))  # noqa: B905 - Python 3.8 has no strict=
+
+
 def _operators() -> None:
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne"):
         for operator in (f"__{name}__", f"__r{name}__"):
@@ -328,6 +337,21 @@ class LOGGER:
             meter.REDUCE(reduced)
 
 
+class TELLER:
+    """A metric that is told of rows: all pairs of them decide what it computes, in whatever order they came."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+
+    def tell(self, *given: Any, **named: Any) -> None:
+        """Add the rows of one batch."""
+        columns = [PLAIN(value) for value in (*given, *named.values())]
+        columns = [c[1] if len(c) == 2 and isinstance(c[0], str) else c for c in columns]
+        self.rows += [list(row) for row in zip(*columns)]  # noqa: B905 - Python 3.8 has no strict=
+
+    add_batch = tell
+
+
 def TOLD(values: dict[str, Any]) -> dict[str, Any]:
     """What came out, ready for JSON: values by name, and the indices of each batch that was read."""
     return {"values": {name: PLAIN(value) for name, value in values.items()}, "read": READ}
@@ -353,6 +377,8 @@ def PLAIN(value: Any) -> Any:
         total, count, average = value.attributes
         read = PLAIN(getattr(value, average) if average else value.quotient())
         return {"sum": PLAIN(getattr(value, total)), "count": PLAIN(getattr(value, count)), "average": read}
+    if isinstance(value, TELLER):
+        return sorted(value.rows, key=repr)
     if isinstance(value, LOGGER):
         return PLAIN(dict(value.held))
     if isinstance(value, CALL):

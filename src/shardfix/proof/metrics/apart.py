@@ -1,0 +1,145 @@
+"""What is not run may speak to other ranks: what of it is known to make one value of others, or only to show them."""
+
+from __future__ import annotations
+
+import ast
+
+from shardfix.analysis.code.calling import Function
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.metrics.showing import shows
+from shardfix.analysis.metrics.values import Values
+from shardfix.analysis.programs.processes import is_main_test, is_not_main_test, is_rank, is_world_size
+from shardfix.proof.metrics.allowed import BUILTINS
+
+# Libraries whose functions make one value of what they are given.
+_LIBRARIES = frozenset(
+    {
+        *(
+            "numpy",
+            "scipy",
+            "sklearn",
+            "math",
+            "statistics",
+            "collections",
+            "itertools",
+            "json",
+            "re",
+            "copy",
+            "pandas",
+        ),
+        *("torch", "torchmetrics", "evaluate", "datasets", "nltk", "sacrebleu", "rouge", "rouge_score", "seqeval"),
+        *(
+            "datetime",
+            "time",
+            "string",
+            "functools",
+            "operator",
+            "os",
+            "pathlib",
+            "textwrap",
+            "tabulate",
+            "torchvision",
+        ),
+        *("pycocotools", "bert_score", "jiwer", "editdistance", "Levenshtein", "matplotlib", "csv", "logging", "sys"),
+    }
+)
+_NAMES = frozenset({"print", "str", "repr", "isinstance", "hasattr", "type", "format", "hash", "iter", "next"})
+# Methods that make a value of their object and of what they are given.
+_METHODS = frozenset(
+    {
+        *("decode", "batch_decode", "convert_ids_to_tokens", "format", "join", "compute", "items", "keys", "values"),
+        *("get", "strip", "split", "lower", "upper", "replace", "encode", "tolist", "item", "numpy", "cpu", "detach"),
+        *("state_dict", "get_lr", "get_last_lr", "most_common", "astype", "is_integer", "copy", "index", "count"),
+    }
+)
+# Methods that keep, show or write down what they are given.
+_KEEPS = frozenset(
+    {
+        *("append", "extend", "info", "debug", "warning", "error", "log", "add_scalar", "add_scalars", "write", "step"),
+        *("add_row", "writerow", "log_metrics", "set_postfix", "set_description", "critical", "exception", "dump"),
+        *(
+            "save",
+            "close",
+            "flush",
+            "update",
+            "add",
+            "add_figure",
+            "add_text",
+            "log_metric",
+            "log_dict",
+            "scalar_summary",
+        ),
+        *("save_checkpoint", "title", "plot", "display", "print", "setdefault", "insert", "sort", "add_histogram"),
+    }
+)
+_SPEAKS = ("torch.distributed", "multiprocessing", "torch.multiprocessing", "mpi4py", "horovod", "getattr")
+_DEPTH = 4  # functions in functions that are looked into
+
+
+def speaks(module: Module, node: ast.AST, depth: int = 0) -> ast.AST | None:
+    """What in some code may be of other ranks: torch's collectives, the rank; None where nothing is."""
+    guards = {
+        n
+        for outer in ast.walk(node)
+        if isinstance(outer, (ast.If, ast.IfExp)) and (is_main_test(outer.test) or is_not_main_test(outer.test))
+        for n in ast.walk(outer.test)
+    }
+    for n in ast.walk(node):
+        if n in guards:
+            continue  # it decides who says it
+        if isinstance(n, (ast.Name, ast.Attribute)):
+            known = module.qualify(n)
+            if any(q.startswith(_SPEAKS) and not q.endswith(("ReduceOp.SUM", ".barrier")) for q in known):
+                return n
+            if is_rank(n) or is_world_size(n):
+                return n
+        if isinstance(n, ast.Call) and depth < _DEPTH:
+            for function in module.called_functions(n):
+                found = speaks(module.home(function), function, depth + 1)
+                if found is not None:
+                    return found
+    return None
+
+
+def makes_a_value(module: Module, node: ast.Call) -> bool:
+    """Whether what a call is given decides what it gives, as far as is known of who is called."""
+    if any(speaks(module, a) is not None for a in [*node.args, *(k.value for k in node.keywords)]):
+        return False
+    if any(_handed_on(module, a) for a in node.args):
+        return False
+    functions = module.called_functions(node)
+    if functions:
+        return all(speaks(module.home(f), f, 1) is None for f in functions)
+    heads = {q.partition(".")[0] for q in module.callee(node)}
+    if isinstance(node.func, ast.Name):
+        plain = node.func.id in BUILTINS | _NAMES and "builtins" in heads
+        return plain or bool(heads & _LIBRARIES) or bool(module.project_classes(node.func))
+    if heads & _LIBRARIES:
+        return not any(q.startswith(_SPEAKS) for q in module.callee(node))
+    return last_name(node.func) in _METHODS and not module.instances(node.func)
+
+
+def only_keeps(values: Values, node: ast.Call) -> bool:
+    """Whether a call, whose result nobody takes, shows, logs or keeps what it is given."""
+    module = values.module
+    if any(speaks(module, a) is not None for a in [*node.args, *(k.value for k in node.keywords)]):
+        return last_name(node.func) == "print"
+    if shows(values, node):
+        return True
+    functions = module.called_functions(node)
+    if functions:
+        return all(speaks(module.home(f), f, 1) is None for f in functions)
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr in _KEEPS or bool({q.partition(".")[0] for q in module.callee(node)} & _LIBRARIES)
+    return makes_a_value(module, node)
+
+
+def _handed_on(module: Module, node: ast.expr) -> bool:
+    """Whether a function of the project is handed on, to be called out of sight."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    return any(isinstance(d.node, Function) for q in module.qualify(node) for d in module.named(q))
+
+
+__all__ = ["makes_a_value", "only_keeps", "speaks"]

@@ -1,0 +1,91 @@
+"""Who judges a metric of code as it stands: whether it is on several ranks what it is in one process; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardfix.proof.metrics.judge import failure_of, is_number, proof_of, same, shown
+from shardfix.proof.metrics.model import MetricProof, MetricRecipe, MetricRun
+
+_NAMED = 3  # values named in one reason
+
+
+def judge_standing(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof:
+    """The verdict on a metric of code as it stands.
+
+    Proven is: the first rank has the values of one process, at every size. Refuted is: it has none of them, though all
+    that becomes of them was run. Anything between is left open: a program may well show one rank's part beside the sum.
+    """
+    alone = {run.size: run for run in runs if run.variant == "before" and not failure_of(run)}
+    shared = [run for run in runs if run.variant == "after" and run.size in alone]
+    failed = next((f for run in runs if run.world == 1 and (f := failure_of(run))), "")
+    if not alone or not shared:
+        return proof_of(recipe, "unproven", f"the evaluation can't be run apart from its program: {failed}")
+    for run in shared:
+        failed = failure_of(run)
+        if failed:
+            return proof_of(recipe, "unproven", f"it can't be run on {run.world} ranks: {failed} ({run.size} samples)")
+    differs: dict[str, list[MetricRun]] = {}
+    compared: set[str] = set()
+    for run in shared:
+        ((expected,), first) = alone[run.size].ranks, run.ranks[0]
+        for name in (n for n in expected.values if n in first.values):
+            value, whole = first.values[name], expected.values[name]
+            compared.add(name)
+            if not same(value, whole) and not _rows_in_another_order(value, whole):
+                differs.setdefault(name, []).append(run)
+    if not compared:
+        return proof_of(recipe, "unproven", "no value of it is compared")
+    if differs:
+        reason = _difference(differs, alone)
+        left = [f"assumed: {words}" for words in recipe.assumed[:1]] or list(recipe.told[:1])
+        left += [f"`{name}` is right on rank 0" for name in sorted(compared - differs.keys())[:1]]
+        if all(name in recipe.weighted and not any(run.even for run in runs) for name, runs in differs.items()):
+            left.append("it may be a mean over batches, which weighs a ragged one like a full one")
+        if left or not recipe.rows:
+            return proof_of(recipe, "unproven", "; ".join([reason, *left[:1]]))
+        return proof_of(recipe, "refuted", reason)
+    if recipe.assumed:
+        return proof_of(recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]))
+    return proof_of(recipe, "proven", told=(_told(shared, alone), *recipe.told))
+
+
+def _difference(differs: Mapping[str, Sequence[MetricRun]], alone: Mapping[int, MetricRun]) -> str:
+    """The values of the first rank that are none of one process, and why as far as what was read shows it."""
+    fewest = min(run.world for runs in differs.values() for run in runs)
+    run = max((r for runs in differs.values() for r in runs if r.world == fewest), key=lambda r: (r.even, r.size))
+    ((expected,), first) = alone[run.size].ranks, run.ranks[0]
+    values = [
+        f"`{name}` is {shown(first.values[name])}, in one process {shown(expected.values[name])}"
+        for name in [name for name, runs in differs.items() if run in runs][:_NAMED]
+    ]
+    visits = [index for rank in run.ranks for batch in rank.read for index in batch]
+    own = {index for batch in first.read for index in batch}
+    twice = len(visits) - len(set(visits))
+    if len(own) == len(set(visits)):
+        why = "every rank reads everything"
+    elif twice:
+        why = f"{twice} sample{'s are' if twice > 1 else ' is'} read twice"
+    else:
+        why = "each rank has what its own part gives"
+    return f"rank 0 of {run.world}: {', '.join(values)} ({run.size} samples): {why}"
+
+
+def _rows_in_another_order(value: Any, expected: Any) -> bool:
+    """Whether two lists hold the same rows, in another order."""
+    if not isinstance(value, list) or not isinstance(expected, list) or len(value) != len(expected):
+        return False
+    return all(map(same, sorted(value, key=repr), sorted(expected, key=repr)))
+
+
+def _told(shared: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> str:
+    worlds = " and ".join(str(world) for world in sorted({run.world for run in shared}))
+    run = next((run for run in shared if not run.even), shared[0])
+    (expected,) = alone[run.size].ranks
+    named = [n for n in expected.values if is_number(expected.values[n])]
+    values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in named[:_NAMED])
+    return f"{worlds} ranks get the metric of one process" + (f": {values} ({run.size} samples)" if values else "")
+
+
+__all__ = ["judge_standing"]
