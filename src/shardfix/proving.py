@@ -14,9 +14,9 @@ from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.programs.unit_tests import is_unit_test
 from shardfix.analysis.sites import Site
 from shardfix.planning import Plan, sites_of
-from shardfix.proof.metrics.build import metric_recipes
+from shardfix.proof.metrics.build import metric_recipes, standing_recipes
 from shardfix.proof.metrics.model import MetricRecipe
-from shardfix.proof.metrics.run import with_metrics
+from shardfix.proof.metrics.run import with_metrics, with_standing_metrics
 from shardfix.proof.model import CONDITIONS, Kind, Proof, Recipe
 from shardfix.proof.recipes.recipe import Unproven, recipe
 from shardfix.proof.recipes.stronger import stronger
@@ -114,6 +114,7 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
     recipes: list[Recipe] = []
     proofs: list[Proof] = []
     run: dict[str, Site] = {}
+    metrics: dict[str, list[MetricRecipe] | Unproven] = {}
     for location, site in plan.sites.items():
         ours = site.owner in ("accelerate", "ddp", "hf-trainer")
         if site.kind != "torch" and not (ours and site.kind == "subclass"):
@@ -144,7 +145,10 @@ def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:
         else:
             recipes.append(made)
             run[made.site] = site
+            if site.role == "eval" and site.owner in ("ddp", "accelerate") and site.flow.of("iterate"):
+                metrics[made.site] = standing_recipes(site)
     proofs.extend(_run(recipes, run, verifier))
+    proofs = with_standing_metrics(proofs, metrics, verifier)
     order = {str(location): i for i, location in enumerate(plan.sites)}
     return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
 

@@ -148,6 +148,11 @@ _ALL = (
         "The rewritten loader differs from the original in more than its sharding.",
         "leave this change out (shardfix migrate --ignore CODE) and report it",
     ),
+    Cause(
+        "other-metric",
+        "What the evaluation shows on several ranks is not what it shows in one process.",
+        "sum the counts of all ranks behind the loop, and leave out the samples that are read twice: shardfix migrate",
+    ),
     # --- of a run ---
     Cause(
         "raises",
