@@ -70,3 +70,29 @@ def test_a_metric_that_is_not_reduced_is_not_written(tmp_path: Path, monkeypatch
     ((_, why),) = result.dropped
     assert "`correct / total` is 0." in why
     assert "in one process 0." in why
+
+
+SHARDED = PROGRAM.replace("(7)]", "(25)]").replace(
+    "DataLoader(val_set, batch_size=2)",
+    "DataLoader(val_set, batch_size=4, sampler=torch.utils.data.DistributedSampler(val_set, shuffle=False))",
+)
+BY_HAND = SHARDED.replace(
+    "    return correct / total",
+    "    both = torch.tensor([correct, total])\n    dist.all_reduce(both)\n    return (both[0] / both[1]).item()",
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        pytest.param(SHARDED, "the original: `correct / total` is 0.0", id="not reduced"),
+        pytest.param(BY_HAND, "the original: `(both[0] / both[1]).item()` is ", id="reduced with its padding"),
+    ],
+)
+def test_an_evaluation_that_is_sharded_already_is_mended_and_written(tmp_path: Path, program: str, shown: str) -> None:
+    (tmp_path / "train.py").write_text(program)
+    result = migrate([], config=Config(tmp_path, Options()), write=False, verify="yes", timeout=100)
+    assert [change.codes[0] for change in result.changes] == ["SHD506"]
+    (proof,) = result.proofs
+    assert (proof.verdict, proof.padded) == ("proven", 0)
+    assert any(line.startswith(shown) for line in proof.told)
