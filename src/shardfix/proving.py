@@ -243,6 +243,10 @@ def _recipe_of(change: Change, before: Site, after: Site, root: str) -> Recipe |
     as_it_was = code == "SHD507" or (
         code == "SHD506" and not shuffles
     )  # what is made of the loader's batches was wrong
+    if as_it_was and after.flow.of("unpadded") and not before.flow.of("unpadded"):
+        # its last batches are other ones now, on purpose; that the same comes of them is shown with the metric
+        made = recipe(None, after, kind="stands", padding_removed=True, root=root)
+        return replace(made, site=str(before.location)) if isinstance(made, Recipe) else made
     kind: Kind = "redundant" if code in _REDUNDANT or swallowed or as_it_was else "fault"
     feeds = _feeds_metric(after) and code == "SHD302"
     expect = _EXPECTED.get(code, "")
