@@ -296,6 +296,23 @@ def test_a_model_with_buffers_evaluates_to_the_metric_of_one_process(ranks: Rank
         assert len({one["evaluated"][shape] for one in ranks[world]}) == 1
 
 
+@pytest.mark.parametrize(
+    ("local_rank", "current", "count", "own"),
+    [
+        pytest.param(1, 1, 4, 1, id="set by the program"),
+        pytest.param(2, 3, 4, 3, id="set to another one"),
+        pytest.param(2, 0, 4, 2, id="not set"),
+        pytest.param(5, 0, 4, 1, id="ranks counted through all machines"),
+        pytest.param(3, 0, 1, 0, id="one to be seen by each rank"),
+        pytest.param(0, 0, 4, 0, id="the first rank"),
+    ],
+)
+def test_nccl_sends_by_a_gpu_of_each_rank_s_own(local_rank: int, current: int, count: int, own: int) -> None:
+    from shardfix.evaluation import _gpu_of
+
+    assert _gpu_of(local_rank, current, count) == own
+
+
 def test_the_file_stands_alone_and_is_exported() -> None:
     import ast
 

@@ -13,6 +13,7 @@ itself has loaded it). In a program of one process the four functions give back 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import numbers
 import os
@@ -240,15 +241,32 @@ def _replicas(loader: Any) -> int:
 
 
 def _of_all_ranks(value: Any) -> list[Any]:
-    """The values of all ranks, first rank first. nccl sends them by the current cuda device, which torch sees to."""
+    """The values of all ranks, first rank first."""
     import torch.distributed
 
     sent: list[Any] = [None] * _world()
-    torch.distributed.all_gather_object(sent, (_line(), value))
+    with _own_gpu():
+        torch.distributed.all_gather_object(sent, (_line(), value))
     lines = [line for line, _ in sent]
     if len(set(lines)) > 1:  # one went on after an exception, say: these are values of different evaluations
         raise _error(f"the ranks wait for each other at different lines: {', '.join(lines)}, first rank first")
     return [given for _, given in sent]
+
+
+def _own_gpu() -> contextlib.AbstractContextManager[Any]:
+    """nccl sends objects by the current cuda device, one of each rank's own. A program that names its device in each
+    `.to(rank)` and never calls `torch.cuda.set_device` has the first one there on all ranks."""
+    import torch
+
+    if torch.distributed.get_backend() != "nccl":
+        return contextlib.nullcontext()
+    local = int(os.environ.get("LOCAL_RANK", torch.distributed.get_rank()))
+    return torch.cuda.device(_gpu_of(local, torch.cuda.current_device(), torch.cuda.device_count()))
+
+
+def _gpu_of(local_rank: int, current: int, count: int) -> int:
+    """The number of the gpu that a rank is to send by: the current one, unless that is the first and may be unset."""
+    return current or local_rank % max(count, 1)
 
 
 def _sampler(loader: Any) -> Any:
