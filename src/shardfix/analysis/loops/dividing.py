@@ -358,8 +358,7 @@ def heads(s: ast.stmt) -> list[ast.AST]:
 
 def leaving(s: ast.stmt) -> ast.AST | None:
     """What in a statement leads out of it: a ``return``, a ``break`` or ``continue`` of a loop around it, an exit."""
-    loops = 0
-    stack: list[tuple[ast.AST, int]] = [(s, loops)]
+    stack: list[tuple[ast.AST, int]] = [] if isinstance(s, _Functions) else [(s, 0)]
     while stack:
         node, depth = stack.pop()
         if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)):
@@ -370,7 +369,7 @@ def leaving(s: ast.stmt) -> ast.AST | None:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in ("exit", "_exit", "quit"):
                 return node
-        if isinstance(node, _Functions) and node is not s:
+        if isinstance(node, _Functions):
             continue
         inner = depth + isinstance(node, (ast.For, ast.AsyncFor, ast.While))
         stack += [(child, inner) for child in ast.iter_child_nodes(node)]

@@ -388,7 +388,7 @@ class _Ways:
         kept = [call.func.value] if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else []
         kept += [t.value for t in getattr(s, "targets", ()) if isinstance(t, ast.Subscript)]
         wrapped = any(s is w for d, _ in self.divided for w in (w for _, w in d.wrapped))
-        if wrapped or not any(t in ast.walk(s) for t in divided.targets):
+        if wrapped or call in divided.targets or not any(t in ast.walk(s) for t in divided.targets):
             return
         for holder in kept:
             while isinstance(holder, ast.Subscript):
