@@ -96,3 +96,57 @@ def test_an_evaluation_that_is_sharded_already_is_mended_and_written(tmp_path: P
     (proof,) = result.proofs
     assert (proof.verdict, proof.padded) == ("proven", 0)
     assert any(line.startswith(shown) for line in proof.told)
+
+
+GATHERED = """\
+import evaluate
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+accelerator = Accelerator()
+val_set = [{"labels": i % 2} for i in range(25)]
+model = torch.nn.Linear(1, 2)
+model, val_loader = accelerator.prepare(model, DataLoader(val_set, batch_size=4))
+metric = evaluate.load("accuracy")
+
+def run():
+    model.eval()
+    correct = total = 0
+    for batch in val_loader:
+        pred = model(**batch).logits.argmax(dim=-1)
+        pred, labels = accelerator.gather((pred, batch["labels"]))
+        correct += (pred == labels).sum().item()
+        total += labels.shape[0]
+    print(correct / total)
+
+run()
+"""
+TOLD = (
+    GATHERED.replace("        correct += (pred == labels).sum().item()\n", "")
+    .replace("        total += labels.shape[0]\n", "        metric.add_batch(predictions=pred, references=labels)\n")
+    .replace("    correct = total = 0\n", "")
+    .replace("print(correct / total)", "accelerator.print(metric.compute())")
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "fault"),
+    [
+        pytest.param(GATHERED, "the original: `correct / total` is ", id="sums"),
+        pytest.param(
+            TOLD,
+            "the original: `metric.compute()` is metric.compute(96 rows) on rank 0 of 2, in one process"
+            " metric.compute(73 rows)",
+            id="a metric that is told",
+        ),
+    ],
+)
+def test_a_gather_for_metrics_is_proven_by_the_metric_of_one_process(tmp_path: Path, program: str, fault: str) -> None:
+    (tmp_path / "train.py").write_text(program)
+    result = migrate([], config=Config(tmp_path, Options(sanitizer="off")), write=False, verify="yes", timeout=100)
+    assert [change.codes[0] for change in result.changes] == ["SHD507"]
+    (proof,) = result.proofs
+    assert proof.verdict == "proven"
+    assert proof.reasons[0].startswith("2 and 3 ranks get the metric of one process")
+    assert any(line.startswith(fault) for line in proof.told), proof.told

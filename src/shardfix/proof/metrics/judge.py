@@ -98,8 +98,9 @@ def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun) -> list[str]:
     if visits != every:
         twice = sum(visits.count(index) - 1 for index in set(visits))
         missed = len(set(every) - set(visits))
-        which = f"{twice} samples twice" if twice else f"{missed} samples not at all"
-        found.append(f"{run.world} ranks read {which} ({run.size} samples)")
+        which = f"{missed} samples not at all" if missed else f"{twice} samples twice"
+        if missed or not recipe.accelerate:  # what prepare() repeats is dropped where it is gathered
+            found.append(f"{run.world} ranks read {which} ({run.size} samples)")
     steps = {len(rank.read) for rank in run.ranks}
     if len(steps) > 1:
         found.append(f"{run.world} ranks do {min(steps)} and {max(steps)} steps ({run.size} samples)")
@@ -137,6 +138,8 @@ def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, 
     plain = plain or [n for n in exact if not isinstance(expected.values[n], dict)]
     values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in plain[:_NAMED])
     metric = f" and get the metric of one process: {values} ({run.size} samples)" if values else ""
+    if recipe.accelerate:
+        return f"{worlds} ranks get the metric of one process" + (f": {values} ({run.size} samples)" if values else "")
     return f"{worlds} ranks evaluate every sample once{metric}"
 
 
