@@ -38,7 +38,7 @@ _EXPECTED = {
     "SHD506": "shuffled-eval",
 }
 # Changes that put a metric together from all ranks: it is run too.
-_METRICS = ("SHD305", "SHD306", "SHD506")
+_METRICS = ("SHD305", "SHD306", "SHD506", "SHD507")
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")
 # Causes that say which indices a rank reads: of a data set that is split by rank they are its own, not the whole's.
 _SHARES = ("unsharded", "wrong-rank", "wrong-replicas", "per-rank-subset", "overlap", "missing", "uneven")
