@@ -79,6 +79,14 @@ def test_a_control_that_never_made_the_loader_leaves_it_to_its_factory() -> None
     assert (proof.verdict, proof.stronger) == ("unproven", FACTORY)
 
 
+def test_a_line_that_makes_more_loaders_in_one_process_is_not_compared() -> None:
+    control = alone(stream(0, "a", "b", "c", "d"))
+    other = Observed("train.py:8#2", 1, (stream(0, "w"),))
+    both = Watched(1, (*control.loaders, other), control.endings)
+    (proof,) = judge_watched(SHARED, None, both, again=AGAIN)
+    assert (proof.verdict, proof.stronger) == ("unproven", FACTORY)
+
+
 def test_a_pass_that_was_cut_needs_no_control() -> None:
     cut = tuple(Reader(one.rank, one.built, (Pass(one.passes[0].batches, False),)) for one in SHARED.loaders[0].readers)
     (proof,) = judge_watched(run(*cut), again=AGAIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,11 +58,21 @@ def _lacks_control(observed: Observed, proof: Proof) -> bool:
 
 
 def with_control(loaders: Sequence[Observed], control: Watched | None) -> Sequence[Observed]:
-    """The loaders with those of the same line that one process read."""
+    """The loaders with those of the same line that one process read.
+
+    A line that makes another number of loaders in one process is left out: which of them are the same is not known.
+    """
     if control is None:
         return loaders
     alone = {one.loader: one.readers[0] for one in control.loaders if one.readers}
-    return [replace(one, alone=alone.get(one.loader)) for one in loaders]
+    made, made_alone = (Counter(map(_line, names)) for names in ((one.loader for one in loaders), alone))
+    same = {line for line, count in made.items() if made_alone[line] == count}
+    return [replace(one, alone=alone.get(one.loader)) if _line(one.loader) in same else one for one in loaders]
+
+
+def _line(name: str) -> str:
+    """``train.py:41`` of ``train.py:41#2``."""
+    return name.partition("#")[0]
 
 
 def _answered(proof: Proof, said: Spoken) -> tuple[Check, ...]:
