@@ -227,6 +227,7 @@ SETTING = "if args.do_eval:\n    validate(model, val_loader)\n"
         pytest.param("args.__dict__.update(do_eval=rank == 0)\n" + SETTING, id="update"),
         pytest.param("args.do_eval = MAIN = rank == 0\n" + SETTING, id="a store"),
         pytest.param("args = {True: main_args, False: args}[rank == 0]\n" + SETTING, id="other settings"),
+        pytest.param("for k, v in [('do_eval', rank == 0)]:\n    setattr(args, k, v)\n" + SETTING, id="any name"),
         pytest.param("class Box:\n    args = args\nBox.args.do_eval = rank == 0\n" + SETTING, id="through an object"),
         pytest.param(
             "parser = argparse.ArgumentParser()\n"
@@ -243,6 +244,14 @@ def test_a_setting_that_holds_the_rank(text: str) -> None:
     assert "every rank must come here, and `args.do_eval` is not seen to be alike on all" in change.reason
 
 
+STOPPER = (
+    "class Stopper:\n    def __init__(self, patience):\n        self.patience = patience\n        self.bad = 0\n"
+    "        self.best = None\n        self.stop = False\n"
+    "    def __call__(self, score):\n        if self.best is None or score > self.best:\n"
+    "            self.best = score\n"
+    "            self.bad = 0\n        else:\n            self.bad += 1\n            if self.bad >= self.patience:\n"
+    "                self.stop = True\nstopper = Stopper(3)\n"
+)
 HANDED = "def run():\n    validate(model, val_loader)\n"
 METHOD = "class Trainer:\n    def run(self):\n        validate(model, val_loader)\ntrainer = Trainer()\n"
 
@@ -372,6 +381,69 @@ METHOD = "class Trainer:\n    def run(self):\n        validate(model, val_loader
             id="one rank after the other",
         ),
         pytest.param(
+            "names = list({'a', 'b'})\nif names[0] == 'a':\n    " + CALL,
+            "every rank must come here, and `names[0] == 'a'` is not seen to be alike on all",
+            id="the order of a set",
+        ),
+        pytest.param(
+            "class Wait:\n    def run(self):\n        pass\n" + METHOD + "(Trainer if rank == 0 else Wait)().run()\n",
+            "what `(Trainer if rank == 0 else Wait)().run` stands for here is not seen to be the same on all ranks",
+            id="another class on each rank",
+        ),
+        pytest.param(
+            "if rank == 0:\n    def run():\n        validate(model, val_loader)\n"
+            "else:\n    def run():\n        pass\nrun()\n",
+            "what `run` stands for here is not seen to be the same on all ranks",
+            id="another function on each rank",
+        ),
+        pytest.param(
+            "loaders = {'val': val_loader}\nif rank:\n    del loaders['val']\nfor loader in loaders.values():\n"
+            "    validate(model, loader)\n",
+            "every rank must come here as often, and `loaders.values()` is not seen to be as long on all",
+            id="taken away on one rank",
+        ),
+        pytest.param(
+            "import sys\ndef of_one(r):\n    if r:\n        sys.exit(0)\nof_one(rank)\nvalidate(model, val_loader)\n",
+            "every rank must come here, and `r` is not seen to be alike on all",
+            id="a program that ends in a function",
+        ),
+        pytest.param(
+            "def wait(now):\n    if now:\n        dist.barrier()\nwait(rank)\n"
+            "n = validate(model, val_loader)\nwait(not rank)\n",
+            "ranks wait for one another here, and the others come to the evaluation first",
+            id="one rank after the other, by a function",
+        ),
+        pytest.param(
+            "def main():\n    go = True\n    def stop():\n        nonlocal go\n        go = False\n"
+            "    if rank:\n        stop()\n    if go:\n        validate(model, val_loader)\nmain()\n",
+            "every rank must come here, and `go` is not seen to be alike on all",
+            id="a name that a function within sets",
+        ),
+        pytest.param(
+            "train_loader = Batches(val_set, 4 + rank)\nfor batch in train_loader:\n    " + CALL,
+            "every rank must come here as often, and `train_loader` is not seen to be as long on all",
+            id="a loader by the rank",
+        ),
+        pytest.param(
+            STOPPER + EPOCHS + "    stopper(validate(model, val_loader))\n    if rank:\n        stopper.stop = True\n"
+            "    if stopper.stop:\n        break\n",
+            "every rank must come here, and `stopper.stop` is not seen to be alike on all",
+            id="an object told from outside",
+        ),
+        pytest.param(
+            STOPPER
+            + EPOCHS
+            + "    validate(model, val_loader)\n    stopper(train_loss)\n    if stopper.stop:\n        break\n",
+            "every rank must come here, and `stopper.stop` is not seen to be alike on all",
+            id="an object told of its own loss",
+        ),
+        pytest.param(
+            "class Runs:\n    names = []\nif rank == 0:\n    Runs.names.append('val')\nfor name in Runs.names:\n    "
+            + CALL,
+            "every rank must come here as often, and `Runs.names` is not seen to be as long on all",
+            id="a list that an object holds",
+        ),
+        pytest.param(
             "def validated():\n    t = time.time()\n    return validate(model, val_loader), time.time() - t\n"
             "for epoch in range(9):\n    n, took = validated()\n    if took > 60:\n        break\n",
             "every rank must come here, and `took > 60` is not seen to be alike on all",
@@ -386,14 +458,6 @@ def test_what_is_not_known_to_be_taken_alike_by_all_ranks_is_named(text: str, wh
     assert why in change.reason
 
 
-STOPPER = (
-    "class Stopper:\n    def __init__(self, patience):\n        self.patience = patience\n        self.bad = 0\n"
-    "        self.best = None\n        self.stop = False\n"
-    "    def __call__(self, score):\n        if self.best is None or score > self.best:\n"
-    "            self.best = score\n"
-    "            self.bad = 0\n        else:\n            self.bad += 1\n            if self.bad >= self.patience:\n"
-    "                self.stop = True\nstopper = Stopper(3)\n"
-)
 MAIN = "def main(args):\n    for epoch in range(args.epochs):\n        validate(model, val_loader)\n"
 
 

@@ -12,9 +12,11 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.going_by_rank import Stored, differs, goes_by_rank
+from shardfix.analysis.code.objects import attribute_loads
+from shardfix.analysis.metrics.going_by_rank import differs, goes_by_rank
 from shardfix.analysis.metrics.running import what_runs
 from shardfix.analysis.metrics.steps import Step, steps
+from shardfix.analysis.metrics.stored import Stored
 from shardfix.analysis.programs.processes import distributed_test, is_main_test, is_rank, is_world_size
 
 _DEPTH = 24  # values of values
@@ -25,41 +27,13 @@ _SETTINGS = re.compile(
 _COUNTERS = re.compile(r"(^|_)(epochs?|ep|steps?|iters?|iteration|iterations|it|rounds?|batch_?idx|updates)(_|$|\d)")
 # What of an alike object, given what is alike, is alike.
 _PLAIN = frozenset(
-    {
-        "len",
-        "int",
-        "float",
-        "bool",
-        "str",
-        "abs",
-        "min",
-        "max",
-        "round",
-        "any",
-        "all",
-        "range",
-        "getattr",
-        "list",
-        "pow",
-    }
-    | {
-        "tuple",
-        "set",
-        "sorted",
-        "dict",
-        "frozenset",
-        "get",
-        "lower",
-        "upper",
-        "strip",
-        "split",
-        "startswith",
-        "endswith",
-    }
-    | {"items", "keys", "values", "enumerate", "zip", "count", "item", "reversed", "sum", "divmod", "join", "replace"}
-    | {"format", "cpu", "numpy", "tolist", "mean", "to", "float", "long", "detach", "argmax", "size", "dim", "numel"}
-    | {"index", "copy", "title", "rstrip", "lstrip", "isdigit", "iter", "cycle", "chain", "islice", "product", "double"}
-    | {"compute", "repeat", "tqdm", "trange", "track", "hasattr", "cuda", "clone", "squeeze", "std", "map", "partial"}
+    {"len", "int", "float", "bool", "str", "abs", "min", "max", "round", "any", "all", "range", "getattr"}
+    | {"list", "pow", "tuple", "sorted", "dict", "get", "lower", "upper", "strip", "split", "startswith"}
+    | {"endswith", "items", "keys", "values", "enumerate", "zip", "count", "item", "reversed", "sum"}
+    | {"divmod", "join", "replace", "format", "cpu", "numpy", "tolist", "mean", "to", "long", "detach"}
+    | {"argmax", "size", "dim", "numel", "index", "copy", "title", "rstrip", "lstrip", "isdigit", "iter"}
+    | {"cycle", "chain", "islice", "product", "double", "compute", "repeat", "tqdm", "trange", "track"}
+    | {"hasattr", "cuda", "clone", "squeeze", "std", "map", "partial"}
 )
 _LOOKS = frozenset({"isinstance", "issubclass", "callable", "is_available", "device_count", "is_initialized"})
 _READS = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "safe_load", "load", "fromfile"})
@@ -87,7 +61,7 @@ _CHANGES = frozenset(
     | {"popleft", "popitem"}
 )
 _TESTED = (ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
-_OF_ONE_PROCESS = re.compile(r"RANK|PROCID|LOCALID|NODEID|TASK|VISIBLE|HOST|PID|INDEX|USER", re.IGNORECASE)
+_OF_ONE_PROCESS = re.compile(r"RANK|ROLE|PROCID|LOCALID|NODEID|TASK|VISIBLE|HOST|PID|INDEX|USER", re.IGNORECASE)
 _Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -108,6 +82,7 @@ class Alike:
     comes: Callable[[ast.AST, int], bool]
     open: set[ast.AST] = field(default_factory=set)  # being asked about: alike if all else is
     known: dict[ast.expr, bool] = field(default_factory=dict)
+    changing: set[str] = field(default_factory=set)  # names of attributes that are being asked about
 
     def value(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether the value of an expression is seen to be the same on all ranks."""
@@ -132,6 +107,10 @@ class Alike:
             return False
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return self._is_there(node.left, depth)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            return self.value(node.left, depth) and all(self.value(n, depth) for n in _members(node.comparators[0]))
+        if isinstance(node, (ast.Set, ast.SetComp)):
+            return False  # each process has an order of its own, by its hashes
         if isinstance(node, ast.Call):
             return self._called(node, depth)
         if isinstance(node, ast.Name):
@@ -140,7 +119,7 @@ class Alike:
             return self._attribute(node, depth)
         if isinstance(node, ast.Subscript):
             return self._item(node, depth)
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return self._generators(node.generators, depth) and self.value(node.elt, depth)
         if isinstance(node, ast.DictComp):
             return (
@@ -185,7 +164,7 @@ class Alike:
             found = self._definitions(node)
             plain = [d for d in found if d.kind == "assign" and d.index is None and d.value is not None]
             if found and len(plain) == len(found):
-                same = all(self._reached(d, node, depth + 1) for d in plain)
+                same = all(self.reached(d, node, depth + 1) for d in plain)
                 kept = all(self._kept(d, node, depth + 1, values=False) for d in plain)
                 return same and kept and all(self.turns(d.value, depth + 1) for d in plain if d.value is not None)
         return self.value(node, depth + 1)
@@ -198,7 +177,19 @@ class Alike:
             return hasattr(builtins, node.id) or node.id == "__file__"
         if self._made_alike(node):
             return True
+        if self._set_within(node, found):
+            return False
         return all(self._defined(d, node, depth) and self._kept(d, node, depth) for d in found)
+
+    def _set_within(self, node: ast.Name, found: list[Definition]) -> bool:
+        """Whether a function within sets a name of the one around it, where it is not seen when."""
+        home = self.module.home(node)
+        scopes = [d.scope for d in found]
+        return "nonlocal" in home.text and any(
+            isinstance(n, ast.Nonlocal) and node.id in n.names and any(s in home.around(n) for s in scopes)
+            for s in scopes
+            for n in ast.walk(s)
+        )
 
     def _made_alike(self, node: ast.Name) -> bool:
         """Whether the ranks agree on a value before it is read: it is reduced, or sent from one to all."""
@@ -210,7 +201,8 @@ class Alike:
                     continue
                 between = getattr(d.node, "lineno", 0) <= call.lineno < node.lineno
                 named = last_name(call.func) in ("all_reduce", "broadcast") and home.scope(call) is home.scope(node)
-                if named and between and len(home.bindings.reaching(node)) == 1:
+                alone = len(home.bindings.reaching(node)) == 1 and isinstance(home.parents[call], ast.Expr)
+                if named and between and alone and self._alike_here(home, call, 0):
                     return True
         return False
 
@@ -228,7 +220,7 @@ class Alike:
                 return self._given(d, depth)
             if self.loop in self.module.around(d.statement):
                 return True  # reduced behind the loop
-            if d.value is None or not self._reached(d, reader, depth):
+            if d.value is None or not self.reached(d, reader, depth):
                 return False
             if d.kind == "loop":
                 return self._item_of(d, reader, depth)
@@ -250,7 +242,7 @@ class Alike:
             return all(self._defined(n, reader, depth + 1) for n in named)
         whole = isinstance(d.statement, ast.Import)
         known = whole or d.module.partition(".")[0] in _LIBRARIES or bool(_SETTINGS.search(d.key))
-        return known and self._reached(d, reader, depth)
+        return known and self.reached(d, reader, depth)
 
     def _given(self, d: Definition, depth: int) -> bool:
         """Whether all that callers give to a parameter is alike, its default included."""
@@ -279,7 +271,7 @@ class Alike:
 
     # -- when a name is bound, and what becomes of the object it holds ---------------------------------------------
 
-    def _reached(self, d: Definition, reader: ast.AST, depth: int) -> bool:
+    def reached(self, d: Definition, reader: ast.AST, depth: int) -> bool:
         """Whether all ranks that come to a reader make a definition or none does."""
         home = self.module.home(d.node)
         scope, mine = home.scope(d.statement), self.module.home(reader)
@@ -337,9 +329,9 @@ class Alike:
         call = home.parents.get(outer)
         if self.loop in home.around(use):
             return True
-        if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Store):
+        if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, (ast.Store, ast.Del)):
             stored = getattr(home.statement(use), "value", None)
-            same = not values or (isinstance(stored, ast.expr) and self.value(stored, depth))
+            same = not values or stored is None or (isinstance(stored, ast.expr) and self.value(stored, depth))
             return same and self.value(outer.slice, depth) and self._alike_here(home, use, depth)
         if isinstance(outer, ast.Attribute) and isinstance(call, ast.Call) and call.func is outer:
             if outer.attr not in _CHANGES:
@@ -385,7 +377,7 @@ class Alike:
             found = self._definitions(node)
             plain = [d for d in found if d.kind == "assign" and d.index is None and d.value is not None]
             if found and len(plain) == len(found):
-                where = all(self._reached(d, node, depth + 1) for d in plain)
+                where = all(self.reached(d, node, depth + 1) for d in plain)
                 return where and all(self._has(d.value, depth + 1) for d in plain if d.value is not None)
         return self.value(node, depth)
 
@@ -393,7 +385,7 @@ class Alike:
 
     def _attribute(self, node: ast.Attribute, depth: int) -> bool:
         home = self.module.home(node)
-        if self.stored.by_rank(node.attr):
+        if self.stored.by_rank(node.attr) or not self._unchanged(node, depth):
             return False
         if node.attr == "param_groups":
             return self._schedules(home, depth)
@@ -405,7 +397,10 @@ class Alike:
         owners = [cls] if cls is not None else home.instances(node.value)
         found = [d for c in owners for member in home.lineage(c) for d in home.attribute_values(member, node.attr)]
         if found:
-            return all(self._defined(d, node, depth) for d in found)
+            outside = self.stored.outside(node.attr, owners)
+            return all(self._stored_value(v, depth) for v in outside) and all(
+                self._defined(d, node, depth) for d in found
+            )
         if _COUNTERS.search(node.attr):
             return all(self.value(v, depth) for v in self.stored.values(node.attr))
         if isinstance(node.value, ast.Name):
@@ -420,6 +415,23 @@ class Alike:
                     else library or node.attr == "__dict__"
                 )
         return False
+
+    def _unchanged(self, node: ast.Attribute, depth: int, *, values: bool = True) -> bool:
+        """Whether what objects hold under a name is changed alike on all ranks, or not at all."""
+        if node.attr in self.changing:
+            return True
+        self.changing.add(node.attr)
+        try:
+            for load in attribute_loads(self.module, node.attr):
+                home = self.module.home(load)
+                outer = home.parents[load]
+                told = isinstance(outer, ast.Attribute) and outer.attr in _CHANGES
+                put = isinstance(outer, ast.Subscript) and not isinstance(outer.ctx, ast.Load)
+                if (told or put) and not self._used(home, load, depth, values):
+                    return False
+            return True
+        finally:
+            self.changing.discard(node.attr)
 
     def _of_settings(self, node: ast.Attribute, depth: int) -> bool:
         """Whether a setting is alike: read from what all ranks are given, with nothing else put in its place."""
@@ -535,6 +547,8 @@ class Alike:
     def _length(self, node: ast.expr, depth: int) -> bool:
         if goes_by_rank(self.module, node):
             return False
+        if isinstance(node, ast.Attribute):
+            return not self.stored.by_rank(node.attr) and self._unchanged(node, depth, values=False)
         return not isinstance(node, ast.Name) or all(
             self._kept(d, node, depth, values=False) for d in self._definitions(node)
         )
@@ -557,6 +571,14 @@ class Alike:
             )
         finally:
             self.open.discard(function)
+
+
+def _members(node: ast.expr) -> list[ast.expr]:
+    """What a value is looked for in: of a set its members, which have no order."""
+    if isinstance(node, ast.Set):
+        return node.elts
+    made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    return node.args if made and isinstance(node, ast.Call) else [node]
 
 
 def _imports_only(module: Module, step: Step) -> bool:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of
 from shardfix.analysis.metrics.alike import Alike
-from shardfix.analysis.metrics.going_by_rank import Stored, differs
+from shardfix.analysis.metrics.callees import runs_the_same
+from shardfix.analysis.metrics.going_by_rank import differs
 from shardfix.analysis.metrics.running import what_runs
 from shardfix.analysis.metrics.steps import Step, steps
+from shardfix.analysis.metrics.stored import Stored
 
 _DEPTH = 8  # callers of callers
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -84,9 +86,18 @@ class _Way:
         if runs.unseen is not None:
             return Away(runs.unseen.node, f"whether every rank comes here is not seen: {runs.unseen.why}")
         mine = [c for c in runs.calls if isinstance(c, ast.Call) and self._gives_it(c)]
-        known = set(module.callers(function)) - set(mine) if mine else set()
         # The other calls that are seen give other loaders, for which the same is asked.
-        return next((found for c in runs.calls if c not in known and (found := self.to(c, depth + 1))), None)
+        known = set(module.callers(function)) - set(mine) if mine else set()
+        for call in runs.calls:
+            if call in known:
+                continue
+            if isinstance(call, ast.Call) and not runs_the_same(self.alike, call):
+                words = " ".join(ast.unparse(call.func).split())
+                return Away(call, f"what `{words[:60]}` stands for here is not seen to be the same on all ranks")
+            away = self.to(call, depth + 1)
+            if away is not None:
+                return away
+        return None
 
     def _gives_it(self, call: ast.Call) -> bool:
         return call in self.given or any(a in self.aliases for a in arguments_of(call))

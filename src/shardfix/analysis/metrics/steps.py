@@ -10,6 +10,7 @@ from typing import Literal
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.programs.processes import distributed_test
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _Loop = (ast.For, ast.AsyncFor, ast.While)
@@ -190,7 +191,7 @@ def _class_is_plain(cls: ast.ClassDef) -> bool:
     methods = [s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name in ("__enter__", "__exit__")]
     leave = [s for s in methods if s.name == "__exit__"]
     gets_over = [n for s in leave for n in ast.walk(s) if isinstance(n, ast.Return) and not _is_falsy(n.value)]
-    return len(methods) == 2 and not gets_over and not any(_WAITS.search(ast.unparse(s)) for s in methods)
+    return len(methods) == 2 and not gets_over and not _WAITS.search(ast.unparse(cls))
 
 
 def _is_falsy(value: ast.expr | None) -> bool:
@@ -199,7 +200,8 @@ def _is_falsy(value: ast.expr | None) -> bool:
 
 def _function_is_plain(module: Module, function: ast.AST) -> bool:
     decorators = [last_name(d) for d in getattr(function, "decorator_list", [])]
-    if decorators != ["contextmanager"] or _WAITS.search(ast.unparse(function)):
+    called = [f for n in ast.walk(function) if isinstance(n, ast.Call) for f in module.called_functions(n)]
+    if decorators != ["contextmanager"] or any(_WAITS.search(ast.unparse(f)) for f in (function, *called)):
         return False
     return not any(isinstance(n, ast.ExceptHandler) and not gives_up(n) for n in ast.walk(function))
 
@@ -240,16 +242,41 @@ def _beside(module: Module, statement: ast.stmt, outer: ast.AST) -> Iterator[Ste
     yield from _leaving(block[:place], turns=True)
     if isinstance(outer, _Loop) and statement in outer.body:
         yield from _leaving([*block[place + 1 :], *([statement] if place < len(block) else [])], turns=False)
-    waits = [s for s in block[:place] if isinstance(s, ast.If) and _barrier(s)]
-    if len(waits) % 2 and any(isinstance(s, ast.If) and _barrier(s) for s in block[place + 1 :]):
+    yield from (step for s in block[:place] for step in _ended_within(module, s))
+    waits = [s for s in block[:place] if _waits_by_rank(module, s)]
+    if len(waits) % 2 and any(_waits_by_rank(module, s) for s in block[place + 1 :]):
         yield Step(waits[-1], "unknown", "ranks wait for one another here, and the others come to the evaluation first")
 
 
-def _barrier(statement: ast.If) -> bool:
+def _ended_within(module: Module, statement: ast.stmt) -> Iterator[Step]:
+    """The conditions under which a function that a statement calls ends the program, and not for a failure."""
+    for function in _called(module, statement):
+        home = module.home(function)
+        if "exit(" in home.text or "quit(" in home.text:
+            for n in ast.walk(function):
+                if _ends(n) and not _with_a_code(n):
+                    yield from steps(home, n)
+
+
+def _waits_by_rank(module: Module, statement: ast.stmt) -> bool:
+    """Whether ranks wait for others in a statement by a condition on the rank: there, or in a function it calls."""
+    inside: list[ast.AST] = [statement] if isinstance(statement, ast.If) else []
+    inside += [n for f in _called(module, statement) for n in ast.walk(f) if isinstance(n, ast.If)]
+    return any(isinstance(n, ast.If) and _is_barrier(n) for n in inside)
+
+
+def _called(module: Module, statement: ast.stmt) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions of the project that a plain statement calls."""
+    if not isinstance(statement, (ast.Expr, ast.Assign)):
+        return []
+    return [f for n in ast.walk(statement) if isinstance(n, ast.Call) for f in module.called_functions(n)]
+
+
+def _is_barrier(statement: ast.If) -> bool:
     calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
-    return any(last_name(c.func) in ("barrier", "wait_for_everyone", "synchronize", "wait") for c in calls) and bool(
-        re.search(r"rank|main|master", ast.unparse(statement.test))
-    )
+    waits = any(last_name(c.func) in ("barrier", "wait_for_everyone") for c in calls)
+    parts = statement.test.values if isinstance(statement.test, ast.BoolOp) else [statement.test]
+    return waits and any(distributed_test(p) is None and "is_available" not in ast.unparse(p) for p in parts)
 
 
 def _leaving(statements: Iterable[ast.stmt], *, turns: bool) -> Iterator[Step]:
