@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Literal
 
 from shardfix.analysis.code.project import Project
-from shardfix.analysis.loaders.datasets import rank_in
 from shardfix.analysis.model import Change, Location
 from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.programs.unit_tests import is_unit_test
@@ -40,8 +39,6 @@ _EXPECTED = {
 # Changes that put a metric together from all ranks: it is run too.
 _METRICS = ("SHD305", "SHD306", "SHD506", "SHD507")
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")
-# Causes that say which indices a rank reads: of a data set that is split by rank they are its own, not the whole's.
-_SHARES = ("unsharded", "wrong-rank", "wrong-replicas", "per-rank-subset", "overlap", "missing", "uneven")
 
 
 def open_verifier(
@@ -169,10 +166,6 @@ def _doubts(site: Site) -> tuple[tuple[str, str], ...]:
     """Causes that may be meant in what a loader is for: a right program is never refuted."""
     if is_unit_test(site.module):
         return (("", "a test makes it, and may be made to see just that"),)
-    rank = rank_in(site.module, site.dataset) if site.dataset is not None else None
-    if rank is not None:
-        why = f"its dataset is made with the rank ({rank[0].location(rank[1])}), and may be split by it"
-        return tuple((code, why) for code in _SHARES)
     found: list[tuple[str, str]] = []
     evaluation = site.evaluation
     if site.role == "eval" and site.owner == "ddp" and evaluation.gathers is None:

@@ -108,8 +108,9 @@ PROGRAMS: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "an evaluation that is asked to shuffle": (
         GROUP
-        + EVALUATES.format("")
-        + "evaluate(net, DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds, shuffle=True)))",
+        + "net.eval()\nwith torch.no_grad():\n"
+        + "    for x in DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds, shuffle=True)):\n"
+        + "        show(net(x))\n",
         ("proven", "", "2 and 3 ranks read every sample once an epoch, 1 padded at 25 samples on 2 ranks"),
     ),
     "a function that makes two loaders, of which one is told": (

@@ -45,9 +45,9 @@ class Recipe:
     ``shuffled-eval``, ``per-rank-seed``, ``raises``, or empty for any. ``unknown`` names the booleans of
     ``UNKNOWN`` that are tried both ways. ``group`` says whether the program always runs in a process group
     (one process is then a group of one, where it needs one), or must also run without. ``single_pass``: the program
-    reads the loader once, so there is no second epoch whose order could differ. ``guards`` are those of ``unknown`` that
-    decide only whether the epoch is told. ``doubts`` says of causes (an empty code: of all) why a loader that shows
-    them may be meant so: then it is left open.
+    reads the loader once, so there is no second epoch whose order could differ. ``guards`` are those of ``unknown``
+    that decide only whether the epoch is told. ``doubts`` says of causes (an empty code: of all) why a loader that
+    shows them may be meant so: then it is left open. ``several``: it is built in several processes only.
 
     ``imports`` makes the programs trusted: they may import, and use every builtin, with these folders first on
     ``sys.path`` (the last one is the folder they run in). None: only the names of ``worker.namespace``.
@@ -72,6 +72,7 @@ class Recipe:
     single_pass: bool = False
     guards: tuple[str, ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
+    several: bool = False
     imports: tuple[str, ...] | None = None
     prelude: str = ""
     worlds: tuple[int, ...] = ()

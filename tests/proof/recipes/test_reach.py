@@ -701,8 +701,9 @@ LIVE = {
         "each = len(ds) // dist.get_world_size()\n"
         "part = Subset(ds, range(dist.get_rank() * each, (dist.get_rank() + 1) * each))\n"
         "loader = DataLoader(part, batch_size=4)" + PASS,
-        "refuted",
-        "2 ranks, 25 samples: sample 24 is never read",
+        "unproven",
+        "2 ranks, 25 samples: sample 24 is never read; a rule of its own leaves out fewer than there are ranks, as "
+        "drop_last does",
     ),
     "a list that all ranks shuffle alike": (
         "random.seed(1)\nidx = list(range(len(ds)))\nrandom.shuffle(idx)\n" + SUBSET,
@@ -734,6 +735,42 @@ LIVE = {
         "    with torch.no_grad():\n        for batch in loader:\n            model(batch)\nevaluate(net)\n",
         "proven",
         "2 and 3 ranks read every sample once an epoch",
+    ),
+    "an endless generator that tells the epoch, called as that of itertools": (
+        "def cycle(batches, s):\n    epoch = 0\n    while True:\n        s.set_epoch(epoch)\n"
+        "        for batch in batches:\n            yield batch\n        epoch += 1\n"
+        "s = DistributedSampler(ds)\nloader = DataLoader(ds, batch_size=4, sampler=s)\n"
+        "data = cycle(loader, s)\nfor step in range(99):\n    next(data)\n",
+        "proven",
+        "2 and 3 ranks read every sample once an epoch",
+    ),
+    "a sampler for each epoch, with a seed of its own": (
+        "for epoch in range(9):\n    s = DistributedSampler(ds, seed=epoch)\n"
+        "    loader = DataLoader(ds, batch_size=4, sampler=s)\n    for batch in loader: pass\n",
+        "unproven",
+        "2 ranks, 24 samples: epoch 1 repeats epoch 0's order: rank 0 reads [20, 3, 7, 13, 4, 19, ..] in both; "
+        "each epoch makes a sampler with a seed of its own",
+    ),
+    "built and told where there are several processes only": (
+        "s = DistributedSampler(ds)\ndef make(is_dist):\n    if is_dist:\n"
+        "        return DataLoader(ds, batch_size=4, sampler=s)\n"
+        "    return DataLoader(ds, batch_size=4, shuffle=True)\n"
+        "loader = make(dist.get_world_size() > 1)\nfor epoch in range(9):\n    if dist.get_world_size() > 1:\n"
+        "        loader.sampler.set_epoch(epoch)\n    for batch in loader: pass\n",
+        "proven",
+        "2 and 3 ranks read every sample once an epoch",
+    ),
+    "horovod's ranks": (
+        "import horovod.torch as hvd\ns = DistributedSampler(ds, num_replicas=hvd.size(), rank=hvd.rank())\n"
+        "loader = DataLoader(ds, batch_size=4, sampler=s)\n"
+        "for epoch in range(9):\n    s.set_epoch(epoch)\n    for batch in loader: pass\n",
+        "proven",
+        "2 and 3 ranks read every sample once an epoch",
+    ),
+    "what stands beside a sampler may hide nothing that chooses samples": (
+        "s = DistributedSampler(ds, shuffle=False)\nloader = DataLoader(ds, sampler=s, **kwargs)" + PASS,
+        "proven",
+        "2 and 3 ranks read no sample twice an epoch",
     ),
     "one of two functions tells the epoch of the loop's head": (
         "def train(start):\n    s = DistributedSampler(ds)\n    loader = DataLoader(ds, batch_size=4, sampler=s)\n"

@@ -21,6 +21,7 @@ from shardfix.analysis.code.objects import (
     named_fields,
     self_loads,
 )
+from shardfix.analysis.loaders.known_calls import HARMLESS, ITERATES, PROGRESS
 from shardfix.analysis.loaders.rebinding import Rebinding, always_before, rebindings, replaced
 from shardfix.analysis.programs.accelerators import is_accelerator, is_prepare, is_trainer_hook
 
@@ -42,14 +43,6 @@ Selector = int | str
 ANY = "*"
 ITERATOR = "~"
 _LIMIT = 4000  # steps; a value that goes further than this is reported as escaping
-
-_ITERATES = frozenset(
-    {"enumerate", "zip", "iter", "reversed", "map", "list", "tuple", "islice", "cycle", "chain", "sorted"}
-)
-_PROGRESS = frozenset(
-    {"tqdm", "trange", "track", "progress_bar", "ProgressBar", "log_every", "tqdm_notebook", "Progbar"}
-)
-_HARMLESS = frozenset({"print", "isinstance", "type", "id", "hasattr", "getattr", "callable", "str", "repr"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -421,7 +414,7 @@ class _Walker:
             if name == "next":
                 self.use("next", call, s)
                 return
-            if name in _HARMLESS:
+            if name in HARMLESS:
                 if name == "getattr" and len(call.args) > 1 and s.access == ():
                     self.use("attribute", call, s)
                 return
@@ -432,8 +425,10 @@ class _Walker:
             if is_prepare(m, call, self.prepare_functions) and s.access == ():
                 self.prepare(s, call, argument)
                 return
-            if name in _ITERATES or name in _PROGRESS:
+            if name in ITERATES or name in PROGRESS:
                 self.push(s.at(call, (ITERATOR,)))
+                if s.access == () and m.called_functions(call):  # the project's own of that name
+                    self.handed(s, call, argument)
                 return
         elif is_prepare(m, call, self.prepare_functions):
             # prepare(*loaders) or prepare(loaders): the result has the same form.

@@ -238,6 +238,11 @@ def doubt_of(recipe: Recipe, runs: Runs, setting: Setting, fault: Fault) -> str:
     for code, why in recipe.doubts:
         if code in ("", fault.code):
             return why
+    run = runs.shared.get(("after", setting))
+    if fault.code in ("missing", "no-steps") and run is not None and recipe.kind == "stands" and by_hand(run):
+        read = {index for rank in run.ranks for index in visits(rank, 0)}
+        if reference_for(recipe, runs, setting).draws - len(read) < setting[0]:
+            return "a rule of its own leaves out fewer than there are ranks, as drop_last does"
     if fault.code != "frozen-epoch" or not recipe.guards:
         return ""
     others = [
@@ -251,6 +256,12 @@ def doubt_of(recipe: Recipe, runs: Runs, setting: Setting, fault: Fault) -> str:
         return ""  # frozen whatever they are
     names = [name for name, value in setting[2] if name in recipe.guards and dict(told[0][2])[name] != value]
     return f"whether it is told the epoch depends on {join([f'`{name}`' for name in names])}"
+
+
+def by_hand(run: Observation) -> bool:
+    """Whether the ranks have parts of their own making: as many samples each, and none on two of them."""
+    reads = [visits(rank, 0) for rank in run.ranks]
+    return len({len(read) for read in reads}) == 1 and len({i for read in reads for i in read}) == sum(map(len, reads))
 
 
 def differ_in(one: Setting, two: Setting, names: Sequence[str]) -> bool:
@@ -379,6 +390,9 @@ def compare_declared(recipe: Recipe, ledger: Ledger, setting: Setting, before: O
 
 def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
     """Where the original runs in one process so does the result, and visits the same."""
+    if recipe.several and recipe.kind == "stands":
+        ledger.not_judged["one process"] = "it is built in several processes only"
+        return
     for setting in runs.alone_settings:
         plain = {v: runs.alone.get((v, False, setting)) for v in ("before", "after")}
         before, after = runs.one_process("before", setting), runs.one_process("after", setting)

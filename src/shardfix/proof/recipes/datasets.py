@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.names import DATA_LOADER
-from shardfix.analysis.loaders.datasets import cut_in
+from shardfix.analysis.loaders.datasets import cut_in, rank_in
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.draws import draw_of, draws_in
 from shardfix.proof.recipes.regime import call, dotted, name
@@ -174,6 +174,9 @@ class Datasets:
         if key not in self.known:
             same = sum(1 for known, _ in self.known if known == text)
             self.known[key] = text if not same else f"{text} #{same + 1}"
+            ranked = rank_in(self.slicer.module, node)
+            if ranked is not None:
+                self.slicer.ranked[self.known[key]] = str(ranked[0].location(ranked[1]))
         return call(name("DATASET"), ast.Constant(self.known[key]))
 
     def split(self, node: ast.expr, depth: int) -> ast.expr | None:

@@ -31,7 +31,8 @@ class Sliced:
     ``worlds``: the numbers of ranks that show its data-parallel groups.
     ``guarded``: the construction itself tells one process from several, so the program must run in one too.
     ``guards``: what is unknown of the conditions under which the epoch is told, of this loader or of others that the
-    same function makes.
+    same function makes. ``ranked``: where the dataset is given the rank. ``several``: the construction is reached in
+    several processes only.
     """
 
     program: Program
@@ -41,6 +42,8 @@ class Sliced:
     guarded: bool
     guards: tuple[str, ...] = ()
     worlds: tuple[int, ...] = ()
+    ranked: str = ""
+    several: bool = False
 
 
 def recipe(
@@ -102,11 +105,31 @@ def recipe(
         group=group or group_of(first, parts[0].guarded),
         single_pass=after.read_once or (kind == "stands" and _shuffled_as_asked(after)),
         guards=tuple(dict.fromkeys(text for s in parts for text in s.guards)),
-        doubts=doubts,
+        doubts=(*_doubts(sliced_after, after), *doubts) if kind == "stands" else doubts,
+        several=sliced_after.several,
         worlds=sliced_after.worlds,
         imports=imports.entries if imports is not None and trusted else () if preludes else None,
         prelude="\n".join(preludes),
     )
+
+
+# Causes that say which indices a rank reads: of a dataset that is split by rank they are its own, not the whole's.
+_SHARES = ("unsharded", "wrong-rank", "wrong-replicas", "per-rank-subset", "overlap", "missing", "uneven")
+
+
+def _doubts(sliced: Sliced, site: Site) -> tuple[tuple[str, str], ...]:
+    """What a recipe leaves out that may be why the program is right."""
+    found: list[tuple[str, str]] = []
+    if sliced.ranked:
+        why = f"its dataset is made with the rank ({sliced.ranked}), and may be split by it"
+        found += [(code, why) for code in _SHARES]
+    seeds = [a.arguments.value("seed") for a in site.arms if a.kind == "distributed" and a.arguments is not None]
+    counters = {loop.counter for loop in site.epoch_loops.rebuilding} | {"epoch"}
+    if site.epoch_loops.rebuilding and any(
+        isinstance(n, ast.Name) and n.id in counters for seed in seeds if seed is not None for n in ast.walk(seed)
+    ):
+        found.append(("frozen-epoch", "each epoch makes a sampler with a seed of its own"))
+    return tuple(found)
 
 
 def _shuffled_as_asked(site: Site) -> bool:
@@ -208,6 +231,10 @@ def _slice(site: Site, choices: Choices, assumed: dict[str, bool], imports: Impo
         stand_ins=listed(choices, *trees),
         guards=tuple(text for text in unknown if text not in deciding or text in epochs.guards),
         worlds=worlds_of(slicer, body),
+        ranked=next(
+            (slicer.ranked[text] for tree in body for text in named(tree, "DATASET") if text in slicer.ranked), ""
+        ),
+        several=slicer.several,
         guarded=any(_tests_regime(tree) for tree in body if isinstance(tree, (ast.If, ast.Assign))),
     )
 

@@ -22,6 +22,12 @@ ACCELERATOR_VALUES = frozenset(
     }
 )
 _DIST_CALLS = frozenset({"get_rank", "get_world_size", "is_initialized", "is_available"})
+# Horovod starts one process for each rank, as torch does.
+_OTHER_CALLS = {
+    f"{module}.{function}": value
+    for module in ("horovod.torch", "horovod.torch.mpi_ops")
+    for function, value in (("size", "WORLD_SIZE"), ("rank", "RANK"), ("local_rank", "LOCAL_RANK"))
+}
 _LOCAL = ("local", "gpu", "device", "cuda")
 _DEVICES = frozenset({"n_gpu", "num_gpus", "ngpus", "ngpu", "ngpus_per_node", "gpus_per_node", "device_count"})
 _DEVICES_AS_PROCESSES = frozenset({"device_count", "ngpus_per_node", "gpus_per_node"})
@@ -96,6 +102,9 @@ def value_of(module: Module, node: ast.expr) -> ast.expr | None:
         return name("WORLD_SIZE") if key in ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE") else None
     if isinstance(node, ast.Call):
         for qualified in module.callee(node):
+            if qualified in _OTHER_CALLS:
+                value = _OTHER_CALLS[qualified]
+                return _local_rank(0) if value == "LOCAL_RANK" else name(value)
             if qualified.startswith("torch.distributed."):
                 last = qualified.rsplit(".", 1)[1]
                 if last in _DIST_CALLS and not node.args and not node.keywords:

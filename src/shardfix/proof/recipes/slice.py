@@ -88,6 +88,8 @@ class Slicer:
         self.drawn = Drawn(self)
         self.imported = Imported(self, imports) if imports is not None else None
         self.pending: set[Definition] = set()
+        self.ranked: dict[str, str] = {}  # where a dataset that is stood in for is given the rank
+        self.several = False  # the construction is reached in several processes only
         self.unknowns: set[str] = set()  # what was asked of conditions and is tried both ways
         self.calls: list[ast.Call] = [anchor]
         self.uses_accelerator = False
@@ -128,7 +130,9 @@ class Slicer:
             self.calls.append(twin)
         elif isinstance(node.test, ast.BoolOp):
             self.assume(node.test, inside)
-        elif outcome is not inside:
+        elif outcome is inside:
+            self.several = True
+        else:
             self.stop("the loader is built only where there is one process: there is nothing to shard", node.test)
 
     def _after_leaving(self, statement: ast.stmt) -> None:
@@ -137,8 +141,10 @@ class Slicer:
             if not isinstance(earlier, ast.If) or earlier.orelse or isinstance(earlier.test, ast.BoolOp):
                 continue
             leaves = isinstance(earlier.body[-1], (ast.Return, ast.Raise))
-            if leaves and distributed_test(earlier.test) is True:
+            outcome = distributed_test(earlier.test) if leaves else None
+            if outcome is True:
                 self.stop("the loader is built only where there is one process: there is nothing to shard", earlier)
+            self.several = self.several or outcome is False
 
     def _twin(self, block: list[ast.stmt]) -> ast.Call | None:
         """The construction that the other arm of a regime condition gives the same name."""
