@@ -21,6 +21,7 @@ from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.programs.groups import group_at
+from shardfix.analysis.programs.processes import is_world_size
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
 
@@ -216,6 +217,10 @@ def _loader(site: Site) -> Hindrance | None:
         if arm.kind == "distributed" and isinstance(arm.node, ast.Call) and _before_the_group(site, arm.node):
             why = "the sampler is not seen to be built after the process group: its padding would not be left out"
             return Hindrance(why, module.evidence(arm.node))
+        shares = arm.arguments.value("num_replicas") if arm.kind == "distributed" and arm.arguments else None
+        if shares is not None and not _of_all_ranks(module, shares):
+            why = "its sampler is not seen to share the samples among all ranks"
+            return Hindrance(why, module.evidence(arm.node))
         drawn = [name for name in ("num_samples", "replacement") if arm.constant(name) not in (None, False)]
         if arm.kind == "random" and drawn:
             why = f"its sampler draws some of the samples (`{drawn[0]}`), and they would all be evaluated"
@@ -223,6 +228,19 @@ def _loader(site: Site) -> Hindrance | None:
         for use in site.sampler_flow(arm).of("length"):
             return Hindrance("the sampler's length becomes that of one rank's part", module.evidence(use.node))
     return None
+
+
+def _of_all_ranks(module: Module, shares: ast.expr, depth: int = 0) -> bool:
+    """Whether a number is that of all ranks, by its name or by what it is made of; None is."""
+    if is_world_size(shares) or (isinstance(shares, ast.Constant) and shares.value is None):
+        return True
+    if isinstance(shares, ast.IfExp):
+        return _of_all_ranks(module, shares.body, depth) or _of_all_ranks(module, shares.orelse, depth)
+    if not isinstance(shares, (ast.Name, ast.Attribute)) or depth > 3:
+        return False
+    home = module.home(shares)
+    made = [d.value for d in home.bindings.reaching(shares)]
+    return bool(made) and all(v is None or _of_all_ranks(home, v, depth + 1) for v in made)
 
 
 def _shuffles(site: Site) -> bool:

@@ -102,6 +102,22 @@ def test_a_squeezed_batch_of_one_sample_has_none_to_count_through(squeeze: str, 
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("rows = preds\nrows.append(y[0])", id="another name"),
+        pytest.param("for kept in (preds, h):\n    kept.add(y)", id="one of several"),
+        pytest.param("for meter, v in zip(h, y.tolist()):\n    meter.update(v)", id="objects and values"),
+        pytest.param("row = h['a']\nrow.update(y)", id="an item"),
+        pytest.param("row = h.setdefault('a', [])\nrow.update(y)", id="an item that is made"),
+    ],
+)
+def test_what_is_kept_by_another_name_of_an_object_from_outside(body: str) -> None:
+    found, obstacles = gathered(body)
+    assert found == []
+    assert obstacles
+
+
+@pytest.mark.parametrize(
     ("body", "kinds"),
     [
         (

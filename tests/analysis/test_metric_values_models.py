@@ -14,9 +14,9 @@ HEAD = "import random\nimport numpy as np\nimport torch\nimport torch.nn as nn\n
 
 
 def gathered(text: str) -> tuple[list[str], list[str]]:
-    """The kinds of the sums in the last loop of a program, and what is not understood."""
+    """The kinds of the sums in the loop of a program, and what is not understood."""
     found = module(HEAD + text)
-    loop = [n for n in ast.walk(found.tree) if isinstance(n, ast.For)][-1]
+    loop = next(n for n in ast.walk(found.tree) if isinstance(n, ast.For) and ast.unparse(n.iter) == "loader")
     gathering = Gathering(found, loop, Values(found, loop, loop))
     return [w.kind for w in gathering.writes], [o.why for o in gathering.obstacles]
 
@@ -40,6 +40,8 @@ def net(*lines: str) -> str:
         pytest.param(("return self.fc(x - x.mean(0))",), "opaque", id="without the batch's mean"),
         pytest.param(("return self.fc(x / x.std())",), "opaque", id="by the batch's deviation"),
         pytest.param(("return self.fc(x).softmax(dim=1)",), "sum", id="along the classes"),
+        pytest.param(("o = self.fc(x)", "return o - o.mean(0)"), "opaque", id="without the mean of rows"),
+        pytest.param(("o = torch.stack([x, x])", "return o.mean(0)"), "sum", id="a mean of several layers"),
     ],
 )
 def test_a_model_that_mixes_the_samples_of_a_batch(lines: tuple[str, ...], kind: str) -> None:
@@ -75,6 +77,7 @@ def test_a_model_that_keeps_something_of_a_batch(lines: tuple[str, ...], kept: b
         pytest.param("criterion = nn.CrossEntropyLoss()\nsetattr(criterion, name, w)\n", "opaque", id="setattr"),
         pytest.param("criterion = nn.CrossEntropyLoss()\nlabels[mask] = -100\n", "opaque", id="labels to leave out"),
         pytest.param("criterion = nn.MSELoss()\nlow = -100\n", "sum", id="no labels"),
+        pytest.param("criterion = nn.CrossEntropyLoss()\npad = criterion.ignore_index\n", "opaque", id="its own"),
         pytest.param("criterion = nn.CrossEntropyLoss()\nhead.weight = w\n", "sum", id="another one's weight"),
     ],
 )
@@ -83,8 +86,53 @@ def test_a_loss_whose_mean_is_not_one_over_the_samples(lines: str, kind: str) ->
 
 
 @pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("net = nn.Sequential(nn.Linear(3, 4), nn.Softmax(dim=1))\nnet.eval()\n", "sum"),
+        ("net = nn.Sequential(nn.Linear(3, 4), nn.Softmax(0))\nnet.eval()\n", "opaque"),
+        ("net = nn.BatchNorm1d(3, track_running_stats=False)\nnet.eval()\n", "opaque"),
+        ("net = lambda x: x - x.mean(0)\n", "opaque"),
+        ("net = make() if args.net else (lambda x: x - x.mean(0))\n", "opaque"),
+        ("net = functools.partial(f, 2)\n", "opaque"),
+        ("net = nn.parallel.DistributedDataParallel(base) if args.many else base\n", "sum"),
+    ],
+)
+def test_what_a_name_that_sounds_like_a_models_stands_for(made: str, kind: str) -> None:
+    assert gathered("import functools\n" + made + HITS) == ([kind], [])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(net("loss = self.fc(x).sum()", "loss.backward()", "return self.fc(x)") + HITS, id="forward"),
+        pytest.param(
+            "def adapt(x):\n    loss(x).backward()\nnet = nn.Linear(3, 4)\n" + HITS + "    adapt(x)\n", id="f"
+        ),
+    ],
+)
+def test_a_model_that_learns_in_the_loop(program: str) -> None:
+    assert "the loop computes gradients" in gathered(program)[1][0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("    for p in net.parameters():\n        p.mul_(0.9)\n", id="its parameters"),
+        pytest.param("    for p in net.parameters():\n        p.data.mul_(0.9)\n", id="their data"),
+        pytest.param("    ema(net)\n", id="a function"),
+    ],
+)
+def test_a_model_that_is_changed_in_the_loop(body: str) -> None:
+    ema = "def ema(model):\n    for p in model.parameters():\n        p.mul_(0.9)\n"
+    _, (why,) = gathered(ema + "net = nn.Linear(3, 4)\n" + HITS + body)
+    assert "changes what it is" in why
+
+
+@pytest.mark.parametrize(
     "line",
     [
+        pytest.param("k = rng.random()", id="a generator of numpy"),
+        pytest.param("k = coin.random()", id="a generator of Python"),
         pytest.param("noise = torch.randn(3)", id="torch"),
         pytest.param("k = random.random()", id="Python"),
         pytest.param("k = np.random.rand(3)", id="numpy"),
@@ -94,6 +142,7 @@ def test_a_loss_whose_mean_is_not_one_over_the_samples(lines: str, kind: str) ->
 )
 def test_what_is_drawn_at_random_in_the_loop(line: str) -> None:
     text = "def noisy():\n    return random.random()\nnet = nn.Linear(3, 4)\n" + HITS + f"    {line}\n"
+    text = "rng, coin = None, None\nrng = np.random.default_rng(0)\ncoin = random.Random(0)\n" + text
     _, (why,) = gathered(text)
     assert "draws other numbers on each rank, and for other samples" in why
 

@@ -23,6 +23,12 @@ LOOP = "for x, y in loader:\n    n += (net(x).argmax(1) == y).sum()\n"
         (MODEL + NORM + "net.eval()\n" + LOOP, False),
         (MODEL + NORM + "net.train(False)\n" + LOOP, False),
         (MODEL + NORM + "net.train()\n" + LOOP, True),
+        (MODEL + NORM + "other.eval()\n" + LOOP, True),
+        (MODEL + NORM + "net.eval()\nnet.train()\n" + LOOP, True),
+        (MODEL + NORM + "net.eval()\nfor m in net.modules():\n    m.train()\n" + LOOP, True),
+        (MODEL + NORM + "def drop(m):\n    m.train()\nnet.eval()\ndrop(net)\n" + LOOP, True),
+        (MODEL + NORM + "net.train()\nnet.eval()\n" + LOOP, False),
+        (MODEL + NORM + "net.module.eval()\n" + LOOP, False),
         (MODEL + "net = make()\nloss.backward()\n" + LOOP, False),
         (MODEL + "net = nn.Linear(3, 4)\n" + LOOP, False),
         (MODEL + NORM + "def modes():\n    net.eval()\nmodes()\n" + LOOP, False),
@@ -31,7 +37,7 @@ LOOP = "for x, y in loader:\n    n += (net(x).argmax(1) == y).sum()\n"
 )
 def test_a_model_that_nothing_sets_to_evaluation(text: str, doubt: bool) -> None:
     found = module(text)
-    (loop,) = (n for n in ast.walk(found.tree) if isinstance(n, ast.For))
+    loop = next(n for n in ast.walk(found.tree) if isinstance(n, ast.For) and ast.unparse(n.iter) == "loader")
     assert may_train(found, loop) == doubt
 
 

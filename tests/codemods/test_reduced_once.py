@@ -116,6 +116,17 @@ UNSEEN = "import functools\nimport pickle\nimport numpy as np\nfrom mmcv.engine 
         pytest.param("    list(map(total, [s, n]))\n", "is given a function that combines", id="a function as a value"),
         pytest.param("    log = Log()\n    log['s'] = s\n", "`log` may combine the ranks' values", id="an item"),
         pytest.param("    return s / (len(val_set) / world)\n", "the number of processes already", id="the ranks"),
+        pytest.param("    return s / (len(val_set) / NGPU)\n", "the number of processes already", id="by another name"),
+        pytest.param(
+            "    return s / (len(val_set) / torch.cuda.device_count())\n",
+            "the number of processes already",
+            id="devices",
+        ),
+        pytest.param(
+            "    with open('acc.txt', 'a') as f:\n        f.write(str(s))\n",
+            "adds each rank's results to a file",
+            id="a",
+        ),
     ],
 )
 def test_what_a_sharded_program_may_combine_out_of_sight(lines: str, why: str) -> None:

@@ -36,6 +36,10 @@ def alters(values: Values, call: ast.Call, is_local: Callable[[ast.expr], bool])
     for body in _lambdas(module, call):
         if any(_changed(module, n, set(), {a.arg for a in parameters(body)}) for n in ast.walk(body.body)):
             return True
+    for cls in module.instances(call.func):
+        asked = module.method(cls, "__call__")
+        if asked is not None and module.method(cls, "forward") is None and _changes(module, asked, {"self"}, 0):
+            return True
     functions = module.called_functions(call, passed=False) or [
         f for f in module.called_functions(call) if f.name in _MODELS
     ]
@@ -138,6 +142,12 @@ def _changes(module: Module, function: _Function, kept: set[str], depth: int, *,
         if isinstance(n, ast.Assign) and isinstance(n.value, (ast.Name, ast.Attribute, ast.Subscript)):
             if _base(n.value) in kept:
                 kept |= {t.id for t in n.targets if isinstance(t, ast.Name)}
+        elif isinstance(n, ast.For):
+            over: ast.expr = n.iter
+            while isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute):
+                over = over.func.value
+            if _base(over) in kept:  # its items: `for p in model.parameters()`
+                kept |= {t.id for t in ast.walk(n.target) if isinstance(t, ast.Name)}
     for n in ast.walk(function):
         if _changed(home, n, kept, own, stores=stores):
             return True

@@ -139,6 +139,8 @@ def _parts(values: Values, node: ast.AST) -> list[ast.expr]:
     receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
     if values.module.called_functions(node, passed=False):
         return [a for a in arguments_of(node) if isinstance(a, (ast.Name, ast.Attribute, ast.Subscript))]
+    if name[:1].isupper():
+        return arguments_of(node)  # an object that holds them: `Batch(x, y)`
     if name in _VIEWS or (receiver and name.endswith("_")):
         return [*receiver, *(arguments_of(node) if name not in ("to", "get", "view", "reshape") else [])]
     return []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from shardfix.analysis.code.calling import argument_of, instance_classes
-from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.metrics.losses import near
 
 _WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel", "compile", "convert_sync_batchnorm", "to"})
 _WRAPPERS_ON = frozenset({"to", "cuda", "eval", "cpu", "half", "float", "train", "requires_grad_"})
@@ -17,6 +19,8 @@ _ALONG = frozenset(
 )
 _OF_PARAMETERS = frozenset({"mean", "sum", "max", "min", "amax", "amin", "norm"})
 _WHOLE = frozenset({"std", "var"})
+# Layers that go by the batch, in evaluation too.
+_LAYERS = re.compile(r"(Soft|LogSoft)max\(\s*(dim\s*=\s*)?0\s*\)|track_running_stats\s*=\s*False")
 _DEPTH = 4
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -39,6 +43,17 @@ def forwards(module: Module, call: ast.Call) -> list[_Function]:
     return found
 
 
+def learns(module: Module, call: ast.Call, depth: int = 0) -> bool:
+    """Whether a call computes gradients or takes a step of an optimizer, by itself or in what it runs."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "step") and not call.args:
+        return True
+    if depth >= _DEPTH - 1:
+        return False
+    run = [*module.called_functions(call, passed=False), *(forwards(module, call) if depth < 2 else ())]
+    calls = ((module.home(f), n) for f in run for n in ast.walk(f) if isinstance(n, ast.Call) and n is not call)
+    return any(learns(home, n, depth + 1) for home, n in calls)
+
+
 def carries(module: Module, forward: _Function) -> bool:
     """Whether a model keeps something of a batch that it reads at the next one: it is read before it is stored."""
     home = module.home(forward)
@@ -57,10 +72,32 @@ def carries(module: Module, forward: _Function) -> bool:
 
 def mixes(module: Module, call: ast.Call) -> bool:
     """Whether a model of the project is seen to make something of a batch's samples together."""
-    return any(_mixes(f) for f in forwards(module, call))
+    layered = any(_has_layer(m) for m in near(module) if _LAYERS.search(m.text))
+    return layered or any(_mixes(f) for f in forwards(module, call))
+
+
+def _has_layer(module: Module) -> bool:
+    """Whether a layer that goes by the batch is part of a model: an argument of another, or an attribute of one."""
+    for call in module.calls:
+        if any(k.arg == "track_running_stats" and is_false(k.value) for k in call.keywords):
+            return True
+        along = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "dim")]
+        if last_name(call.func) in ("Softmax", "LogSoftmax") and any(_is_first(a) for a in along):
+            outer = module.parents.get(call)
+            own = isinstance(outer, ast.Assign) and isinstance(outer.targets[0], ast.Attribute)
+            if own or isinstance(outer, (ast.Call, ast.List, ast.keyword)):
+                return True
+    return False
 
 
 def _mixes(forward: _Function) -> bool:
+    stacked = {
+        t.id
+        for n in ast.walk(forward)
+        if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call) and last_name(n.value.func) in ("stack", "cat")
+        for t in n.targets
+        if isinstance(t, ast.Name)
+    }
     given = {a.arg for a in (*forward.args.posonlyargs, *forward.args.args)} - {"self"}
     for n in ast.walk(forward):
         if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult) and _each_with_each(n.left, n.right):
@@ -77,6 +114,9 @@ def _mixes(forward: _Function) -> bool:
         roots = {r for a in ([receiver] if receiver is not None else []) + n.args[:1] for r in [_root(a)]}
         if first and (name in _ALONG or (name in _OF_PARAMETERS and roots & given)):
             return True
+        if first and name in _OF_PARAMETERS and receiver is not None and isinstance(receiver, ast.Name):
+            if receiver.id not in stacked:
+                return True
         if name in _WHOLE and receiver is not None and not arguments_of(n) and roots & given:
             return True
     return False
@@ -130,4 +170,4 @@ def _models(module: Module, node: ast.expr, depth: int) -> Iterator[ast.ClassDef
                     yield from _models(own, given, depth + 1)
 
 
-__all__ = ["carries", "forwards", "mixes"]
+__all__ = ["carries", "forwards", "learns", "mixes"]

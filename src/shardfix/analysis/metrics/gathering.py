@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import names_bound, root_of
@@ -14,7 +15,7 @@ from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
 from shardfix.analysis.metrics.drawing import draws
 from shardfix.analysis.metrics.entries import added_by, is_number
-from shardfix.analysis.metrics.forwards import carries, forwards
+from shardfix.analysis.metrics.forwards import carries, forwards, learns
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
@@ -117,7 +118,7 @@ class Gathering:
                 self.refuse(s, "the loop hands out its results one by one")
             if not isinstance(n, ast.Call):
                 continue
-            if isinstance(n.func, ast.Attribute) and n.func.attr in ("backward", "step") and not n.args:
+            if learns(self.module, n):
                 self.refuse(s, "the loop computes gradients, which DistributedDataParallel averages over the ranks")
             elif is_reduction(self.module, n) and not self._own_metric(n):
                 self.refuse(s, "a collective inside the loop")
@@ -198,13 +199,44 @@ class Gathering:
         if not reaching:
             return node.id in self.bound
         for d in reaching:
-            if d.node not in self.inside:
+            if d.node not in self.inside or self._of_another(d):
                 return False
             if d.kind == "augmented" and isinstance(d.node, ast.Name) and d.node not in seen:
                 seen.add(d.node)
                 if not self._anew(d.node, seen):
                     return False
         return True
+
+    def _of_another(self, d: Definition) -> bool:
+        """Whether a name stands for an object from outside the loop, or for an item of one."""
+        value = d.value
+        if value is None or d.statement is self.loop or d.kind not in ("assign", "loop"):
+            return False
+        while isinstance(value, (ast.Attribute, ast.Subscript, ast.Starred)):
+            value = value.value
+        if isinstance(value, ast.Call):
+            name = last_name(value.func)
+            through = d.kind == "loop" or name in ("get", "setdefault", "pop", "next", "values", "items")
+            given = [value.func.value] if isinstance(value.func, ast.Attribute) else list(value.args)
+            return through and name != "range" and any(self._is_outer(a) for a in given)
+        if isinstance(value, ast.IfExp):
+            return self._is_outer(value.body) or self._is_outer(value.orelse)
+        return self._is_outer(value)
+
+    def _is_outer(self, node: ast.expr) -> bool:
+        """Whether an expression is an object that was there before the loop: no number, text or library."""
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return any(self._is_outer(e) for e in node.elts)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            return self._is_outer(node.func.value)
+        if isinstance(node, ast.Call) and node.args and last_name(node.func) in ("zip", "enumerate", "list", "tuple"):
+            return any(self._is_outer(a) for a in node.args)
+        if not isinstance(node, ast.Name) or self._local(node):
+            return False
+        found = self.module.bindings.reaching(node)
+        return bool(found) and not all(d.kind in ("import", "function", "class") for d in found)
 
     def summed(self, value: Value, place: _Place, node: ast.AST) -> tuple[Gathered, str] | None:
         """The kind of a sum of these values; None where it is nothing to reduce."""
@@ -367,7 +399,9 @@ class Gathering:
         elif receiver is not None and gathers_itself(self.module, receiver):
             return  # it combines the ranks' parts when it is asked for the result
         elif not any(_mentions_any(a, self.bound) for a in arguments_of(call)) and name not in ("append", "extend"):
-            if receiver is not None and isinstance(receiver, ast.Name) and name in ("update", "add", "insert"):
+            if receiver is not None and changes_within(self.module, call, self._local) and name.endswith("_"):
+                self.refuse(s, f"`{short(call.func)}` changes what it is called on")
+            elif receiver is not None and isinstance(receiver, ast.Name) and name in ("update", "add", "insert"):
                 self.refuse(s, f"`{short(call)}` keeps something of each batch")
         else:
             self.refuse(s, f"`{short(call.func)}` is told of the batch, and what it keeps is not followed")

@@ -51,7 +51,8 @@ _FUNCTIONS = frozenset(
 )
 _BY_CLASS = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")
 _SETTINGS = ("reduction", "ignore_index", "size_average", "reduce", "weight", "pos_weight")
-_LEFT_OUT = re.compile(r"-\s*100\b")  # the labels that a cross entropy of torch leaves out unless it is told others
+# What shows that some labels are left out of a cross entropy, which by default are those of -100.
+_LEFT_OUT = re.compile(r"-\s*100\b|ignore_index")
 _DEPTH = 6  # names and parameters that a criterion is followed back through
 
 
@@ -70,7 +71,7 @@ def loss_of(module: Module, call: ast.Call) -> Value | None:
         return None
     value = found.pop()
     by_class = any(last_name(m.func).endswith(_BY_CLASS) for m in made)
-    if value is not None and value.kind == "mean" and by_class and any(_LEFT_OUT.search(m.text) for m in _near(own)):
+    if value is not None and value.kind == "mean" and by_class and any(_LEFT_OUT.search(m.text) for m in near(own)):
         return None  # a mean over the labels that are not left out
     return value
 
@@ -86,7 +87,7 @@ def _set_later(module: Module, criterion: ast.expr) -> bool:
     return any(last_name(a) == named for c in calls for a in (*c.args[:1], c.func))
 
 
-def _near(module: Module) -> Iterator[Module]:
+def near(module: Module) -> Iterator[Module]:
     """A file, and the files of the project that it imports or that import it."""
     yield module
     mine = {d.module for d in module.bindings.definitions if d.kind == "import"}
@@ -175,4 +176,4 @@ def _reduction(module: Module, call: ast.Call) -> Value | None:
     return MEAN
 
 
-__all__ = ["loss_of", "made_by"]
+__all__ = ["loss_of", "made_by", "near"]

@@ -25,11 +25,48 @@ def trains_inside(module: Module, loop: ast.For) -> ast.Call | None:
 def may_train(module: Module, loop: ast.For) -> bool:
     """Whether a loop runs a model that nothing around it sets to evaluation."""
     models = [n for n in ast.walk(loop) if isinstance(n, ast.Call) and gives_rows(module, n)]
+    if models and _trains_before(module, loop):
+        return True
     if not models or not any(_BY_BATCH.search(m.source.text) for m in _files(module)):
         return False
     if any(_evaluates(n) for m in models for n in made_by(module, m.func)):
         return False
-    return not any(_evaluates(n) for scope in _scopes(module, loop) for n in _own(scope))
+    names = {part for m in models for part in _parts(m.func)}
+    here = module.scope(loop)
+    for scope in _scopes(module, loop):
+        told = [n for n in _own(scope) if isinstance(n, ast.Call) and _evaluates(n)]
+        if any(scope is not here or _is_one_of(n, names) for n in told):
+            return False
+    return True
+
+
+def _parts(node: ast.expr) -> set[str]:
+    """The names in ``self.model.module``."""
+    attributes = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    return attributes | {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _is_one_of(call: ast.Call, names: set[str]) -> bool:
+    """Whether what is set to evaluation is one of the models that a loop runs, or holds it."""
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    called = _parts(receiver)
+    return bool(called & (names - {"self", "module"})) or (called == {"self"} and "self" in names)
+
+
+def _trains_before(module: Module, loop: ast.For) -> bool:
+    """Whether something is set to training right before a loop, after it was set to evaluation."""
+    before = [n for n in _own(module.scope(loop)) if isinstance(n, ast.Call) and n.lineno < loop.lineno]
+    evaluated = [n.lineno for n in before if _evaluates(n)]
+    if not evaluated:
+        return False
+    for n in (n for n in before if n.lineno >= max(evaluated)):
+        if isinstance(n.func, ast.Attribute) and n.func.attr == "train" and _sets(n):
+            return True
+        for f in module.called_functions(n, passed=False):
+            inner = (c for c in ast.walk(f) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute))
+            if any(c.func.attr == "train" and _sets(c) for c in inner if isinstance(c.func, ast.Attribute)):
+                return True
+    return False
 
 
 def _files(module: Module) -> Iterator[Module]:

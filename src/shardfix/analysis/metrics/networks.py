@@ -33,6 +33,8 @@ def gives_rows(module: Module, call: ast.Call) -> bool:
         return False
     if any("." in q for q in own.callee(call) if not _of_project(own, q)):
         return False
+    if any(_is_no_model(own, d.value) for d in own.bindings.reaching(func) if d.kind == "assign"):
+        return False
     made = [d.value for d in own.bindings.reaching(func) if d.kind == "assign" and isinstance(d.value, ast.Call)]
     layers = [m for m in made if any(q.startswith("torch.nn.") for q in own.callee(m))]
     if layers:
@@ -43,6 +45,17 @@ def gives_rows(module: Module, call: ast.Call) -> bool:
     if any(own.method(cls, "forward") is not None for cls in instance_classes(own, func)):
         return True
     return bool(_WORDS.search(named)) or named == "self" or _is_module(own, func)
+
+
+def _is_no_model(module: Module, value: ast.expr | None) -> bool:
+    """Whether what a name stands for is seen, and is a function or one of several things, whatever the name is."""
+    if isinstance(value, ast.IfExp):
+        return _is_no_model(module, value.body) or _is_no_model(module, value.orelse)
+    if isinstance(value, ast.Call):
+        return any(q in ("functools.partial", "torch.vmap", "torch.func.vmap") for q in module.callee(value))
+    if isinstance(value, ast.Name):
+        return any(d.kind == "function" for d in module.bindings.reaching(value))
+    return isinstance(value, (ast.Lambda, ast.Dict, ast.List, ast.Constant))
 
 
 def _of_project(module: Module, name: str) -> bool:

@@ -53,6 +53,9 @@ def _part(values: Values, iterable: ast.expr, index: int | None) -> Value:
                 return Value("place") if per_sample else CONSTANT if inner.kind == "constant" else UNKNOWN
             return inner
         if name == "zip" and index is not None and 0 <= index < len(iterable.args):
+            place = _part(values, iterable.args[index], None)
+            if place.kind == "place":
+                return place
             whole = iterated(values, iterable)
             return whole if whole.kind in ("sample", "unknown") else iterated(values, iterable.args[index])
         if name == "range" and iterated(values, iterable).kind == "sample" and not _of_sample(values, iterable):

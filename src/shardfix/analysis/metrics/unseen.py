@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.programs.processes import is_rank, is_world_size
+from shardfix.analysis.programs.processes import is_rank, is_world_size, main_process_guard
 
 _DISTRIBUTED = "torch.distributed."
 # What of torch.distributed neither combines nor sends anything.
@@ -32,6 +32,7 @@ _ALONE = frozenset(
     | {"fuzzywuzzy", "rapidfuzz", "h5py", "imageio", "skimage", "soundfile", "einops", "argparse", "fractions"}
     | {"decimal", "numbers", "contextlib", "inspect", "textwrap", "uuid", "hashlib", "struct", "heapq", "bisect"}
 )
+_RANKS = re.compile(r"^(n|num|number_of)_?(gpus?|procs?|processes|replicas|devices|ranks)$|^device_count$", re.I)
 _OF_TRAINING = re.compile(r"train|batch|(^|_)lr|learning|worker|thread|warm|accum|epoch", re.IGNORECASE)
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -71,6 +72,10 @@ def _call(module: Module, call: ast.Call, holds: Holds, collective: Collective) 
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
     name = last_name(call.func)
     shown = bool(_SHOWS.search(name)) or (receiver is not None and bool(_SHOWS.search(ast.unparse(receiver).lower())))
+    modes = [a.value for a in given[1:] if isinstance(a, ast.Constant)]
+    if name == "open" and any(isinstance(m, str) and "a" in m for m in modes):
+        if main_process_guard(module, call) is None:
+            return f"`{ast.unparse(call)}` adds each rank's results to a file, and they may be put together elsewhere"
     if any(_named_by_rank(module, a) for a in given) and not shown and name not in ("device", "to", "cuda"):
         return _APART.format(ast.unparse(call))
     if not told:
@@ -157,12 +162,18 @@ def reckoned(nodes: Iterable[ast.AST], holds: Holds) -> Obstacle | None:
         else:
             continue
         for one, other in (sides, sides[::-1]):
-            if not any(isinstance(i, ast.expr) and is_world_size(i) for i in ast.walk(one)):
+            if not any(isinstance(i, ast.expr) and (is_world_size(i) or _counts_ranks(i)) for i in ast.walk(one)):
                 continue
             length = any(isinstance(i, ast.Call) and last_name(i.func) == "len" for i in ast.walk(other))
             if holds(other) or (length and not _OF_TRAINING.search(ast.unparse(other))):
                 return Obstacle(n, "it reckons with the number of processes already")
     return None
+
+
+def _counts_ranks(node: ast.expr) -> bool:
+    """Whether an expression is the number of processes, or of their devices, by another name."""
+    name = last_name(node.func if isinstance(node, ast.Call) else node)
+    return bool(_RANKS.search(name))
 
 
 def as_a_value(module: Module) -> Obstacle | None:
