@@ -14,11 +14,12 @@ import selectors
 import signal
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .forking import Forked
 from .program import NOT_BUILT, Program, Task
-from .serving import serve, tasks_to_json
+from .serving import frame_of, serve
 from .standard_input import STDIN, ParentGone
 
 STAGES = (
@@ -30,6 +31,7 @@ STAGES = (
 )
 NOTHING: dict[str, Any] = {"epochs": "[]", "error": "", "where": "", "unable": "", "value": None, "share": None}
 STARVED = 6  # times as long where the machine does not let a rank run
+LOOKED_AFTER = 0.25  # seconds after which ranks that say nothing are looked at
 IMPORTING = 5  # times as long as a rank may take for any other step
 
 
@@ -65,7 +67,11 @@ class Group:
     def run(self, task: Task, patience: float) -> dict[str, Any]:
         """Put one program through all ranks; ranks that stop or die are part of the answer."""
         batch = Batch(self, [task], patience)
-        run_batches([batch])
+        with selectors.DefaultSelector() as selector:
+            watch_standard_input(selector)
+            batch.send(selector)
+            while not all(one.settle(selector) for one in hear(selector, [batch])):
+                pass
         return batch.results[0] or {}
 
 
@@ -83,6 +89,7 @@ class Batch:
         self.patience = patience
         self.put_off = put_off
         self.results: list[dict[str, Any] | None] = []
+        self.told = 0
         self.stuck: dict[Program, dict[str, Any]] = {}
         self.used: list[float] | None = None
         self.end = len(tasks)
@@ -92,6 +99,11 @@ class Batch:
     def first(self) -> int:
         return len(self.results)
 
+    def news(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+        """The results that there were none of when it was last asked."""
+        since, self.told = self.told, len(self.results)
+        return zip(self.tasks[since : self.told], self.results[since : self.told])  # noqa: B905 - Python 3.8
+
     def send(self, selector: selectors.BaseSelector) -> None:
         """Give the ranks the programs from the first one on, up to the end."""
         self.alone = self.end == self.first + 1 and self.group.forked is None
@@ -100,7 +112,8 @@ class Batch:
         self.parts = [b""] * self.forked.world
         self.ended: dict[int, str] = {}
         self.seen, self.moved = bytes(self.forked.memory), time.monotonic()
-        line = tasks_to_json(self.tasks[self.first : self.end])
+        self.looked = self.moved
+        line = frame_of(self.tasks[self.first : self.end])
         for rank, fd in enumerate(self.forked.commands):
             selector.register(self.forked.answers[rank], selectors.EVENT_READ, (self, rank))
             data = line
@@ -120,6 +133,7 @@ class Batch:
 
     def settle(self, selector: selectors.BaseSelector) -> bool:
         """Take the answers that all ranks have given; whether there is nothing left to do."""
+        self.looked = time.monotonic()
         while self.first < self.end and all(self.answers):
             answers = {rank: given[0] for rank, given in enumerate(self.answers)}
             steady = in_step(list(answers.values()))
@@ -265,20 +279,24 @@ def result_of(world: int, answers: dict[int, dict[str, Any]], stops: dict[int, s
     return {"ranks": ranks, "declared": said, "unable": unable, "read": read}
 
 
-def run_batches(batches: list[Batch]) -> None:
-    """Run batches of different groups at the same time."""
-    left = [batch for batch in batches if batch.tasks]
-    with selectors.DefaultSelector() as selector:
-        if STDIN.watched:
-            selector.register(0, selectors.EVENT_READ, None)
-        for batch in left:
-            batch.send(selector)
-        while left:
-            for key, _ in selector.select(0.25):
-                if key.data is None:
-                    if not STDIN.more():
-                        raise ParentGone
-                    continue
-                batch, rank = key.data
-                batch.take(rank, selector)
-            left = [batch for batch in left if not batch.settle(selector)]
+def watch_standard_input(selector: selectors.BaseSelector) -> None:
+    if STDIN.watched:
+        selector.register(0, selectors.EVENT_READ, None)
+
+
+def hear(selector: selectors.BaseSelector, batches: list[Batch]) -> list[Batch]:
+    """Wait for what ranks have to say, and take it; the batches to be settled now.
+
+    Raises ParentGone.
+    """
+    heard = set()
+    for key, _ in selector.select(LOOKED_AFTER):
+        if key.data is None:
+            if not STDIN.more():
+                raise ParentGone
+            continue
+        batch, rank = key.data
+        batch.take(rank, selector)
+        heard.add(batch)
+    late = time.monotonic() - LOOKED_AFTER
+    return [batch for batch in batches if batch in heard or batch.looked <= late]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import mmap
 import os
 import re
@@ -37,7 +38,12 @@ class Seat:
 
     def at(self, stage: int, loader: int = 0, epoch: int = 0, step: int = 0) -> None:
         """Say where this rank stands; its parent reads that when the rank does not answer."""
-        PLACE.pack_into(self.memory, self.rank * PLACE.size, stage, loader, epoch, step)
+        self.place(stage, loader, epoch, step)
+
+    @property
+    def place(self) -> Callable[[int, int, int, int], None]:
+        """The same as ``at`` for whoever says it often: without a frame of Python's."""
+        return functools.partial(PLACE.pack_into, self.memory, self.rank * PLACE.size)
 
 
 class Forked:

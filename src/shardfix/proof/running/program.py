@@ -22,17 +22,17 @@ NOT_BUILT: dict[str, Any] = {
     "sampler_drop_last": False,
     "prepared": False,
 }
-CODE: dict[tuple[str, str], Any] = {}  # by text and name
+INTEGERS = {int}
 JSON = json.JSONEncoder(separators=(",", ":"))  # made once: what an answer holds is little
 
 
 @dataclass(frozen=True)
 class Program:
-    """What tells one program from another, whatever size it is run at."""
+    """What tells one program from another, whatever size it is run at; the ranks get its texts as code."""
 
-    build: str
-    each_epoch: str
-    prelude: str
+    build: Any
+    each_epoch: Any
+    prelude: Any
     accelerate: bool
     unknown: tuple[tuple[str, bool], ...] = ()
 
@@ -71,27 +71,26 @@ def run_program(
         if program.prelude:
             at(4, 0, 0, 0)
             try:
-                exec(compiled(program.prelude, "<imports>"), names)
+                exec(program.prelude, names)
             except (Exception, SystemExit) as exception:
                 unable = words_of(exception)
                 raise
         at(1, 0, 0, 0)
-        exec(compiled(program.build, "<recipe>"), names)
+        exec(program.build, names)
         loader = names["loader"]
         said = declared(loader)
         share = share_of(loader)
         take_indices_as_they_are(loader)
-        each_epoch = compiled(program.each_epoch, "<each epoch>")
         limit = 4 * size + 1000
         read = not task.probe or sizes_for(said["batch_size"], world)[0] == size
         for epoch in range(task.epochs if read else 0):
             at(2, 0, epoch, 0)
             names["epoch"] = epoch
-            exec(each_epoch, names)
+            exec(program.each_epoch, names)
             batches: list[list[int]] = []
             at(3, 0, epoch, 0)
             for batch in loader:
-                plain = type(batch) is list and all(type(index) is int for index in batch)
+                plain = type(batch) is list and {*map(type, batch)} <= INTEGERS
                 batches.append(batch if plain else list(indices_of(batch)))
                 at(3, 0, epoch, len(batches))
                 if len(batches) > limit:
@@ -104,14 +103,6 @@ def run_program(
     value = names.get("__value__")
     about = {"where": where, "unable": unable, "share": share, "value": value, "read": read}
     return {"epochs": JSON.encode(epochs), "error": error, "declared": said, **about}
-
-
-def compiled(source: str, name: str) -> Any:
-    """A program's code, compiled once for all sizes."""
-    code = CODE.get((source, name))
-    if code is None:
-        code = CODE[source, name] = compile(source, name, "exec")
-    return code
 
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.8 has no functools.cache
