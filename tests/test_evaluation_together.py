@@ -313,26 +313,6 @@ def test_nccl_sends_by_a_gpu_of_each_rank_s_own(local_rank: int, current: int, c
     assert _gpu_of(local_rank, current, count) == own
 
 
-@pytest.mark.parametrize(
-    ("current", "count", "rank", "local", "device"),
-    [
-        pytest.param(3, 4, 3, None, 3, id="set by the program"),
-        pytest.param(0, 4, 5, "1", 1, id="told by the launcher"),
-        pytest.param(0, 4, 6, None, 2, id="told by nobody"),
-        pytest.param(0, 1, 6, "2", 0, id="the only one that is seen"),
-    ],
-)
-def test_each_rank_sends_by_a_device_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, current: int, count: int, rank: int, local: str | None, device: int
-) -> None:
-    from shardfix.evaluation import _own_device
-
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    if local is not None:
-        monkeypatch.setenv("LOCAL_RANK", local)
-    assert _own_device(current, count, rank) == device
-
-
 def test_the_file_stands_alone_and_is_exported() -> None:
     import ast
 

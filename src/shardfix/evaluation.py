@@ -269,14 +269,6 @@ def _gpu_of(local_rank: int, current: int, count: int) -> int:
     return current or local_rank % max(count, 1)
 
 
-def _own_device(current: int, count: int, rank: int) -> int:
-    """The cuda device of this rank: the current one if the program has set it, else the one that its launcher means."""
-    if current > 0 or count < 2:
-        return current
-    local = os.environ.get("LOCAL_RANK", "")
-    return (int(local) if local.isdigit() else rank) % count
-
-
 def _sampler(loader: Any) -> Any:
     """The loader's `DistributedSampler`, which must give each rank of the group its own part."""
     from torch.utils.data import DistributedSampler
