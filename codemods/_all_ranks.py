@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._findings import divided
-from shardfix.codemods._mending import Hindrance, mended
+from shardfix.codemods._mending import Hindrance, mended, other_loaders
 
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
@@ -55,7 +55,8 @@ def let_all_in(sites: Sequence[Site]) -> LetIn | Hindrance:
 def unfit(site: Site) -> str:
     """Why an evaluation that one rank runs is not one that can be shared out at all; empty where it may be."""
     found = site.evaluation
-    if site.batch_arms or site.kinds & {"weighted", "custom", "parameter", "unknown"} or site.own_shares:
+    dealt = site.batch_arms or site.kinds & {"weighted", "custom", "parameter", "unknown"} or site.own_shares
+    if dealt or any(a.kind == "distributed" and a.constant("drop_last") is True for a in site.arms):
         return "its sampler draws in a way of its own"
     if not found.functions:
         return "no loop over it is seen"
@@ -75,11 +76,26 @@ def _at(evidence: Evidence, what: str) -> str:
     return f"line {evidence.location.line} {what}"
 
 
+def is_offered(site: Site) -> bool:
+    """Whether ``--unsafe`` lets all ranks into an evaluation that one rank runs."""
+    return not unfit(site) and isinstance(_let_in(site), LetIn)
+
+
+def _let_in(site: Site) -> LetIn | Hindrance:
+    """How all ranks are let in, the other loaders that its loops go over understood as well."""
+    for other in other_loaders(site):
+        home = site.module.home(other)
+        sibling = next((s for s in site.siblings if s is not site and other in s.flow.aliases), None)
+        if sibling is None or unfit(sibling) or isinstance(let_all_in([sibling]), Hindrance):
+            return Hindrance("its loop also goes over another loader", home.evidence(other))
+    return let_all_in([site])
+
+
 def offer(site: Site) -> str:
     """What ``--unsafe`` does with an evaluation that one rank runs, or why it leaves it so; as a clause."""
     why = unfit(site)
     if not why:
-        found = let_all_in([site])
+        found = _let_in(site)
         if isinstance(found, LetIn):
             return "`--unsafe` lets all ranks evaluate a part each"
         where = found.evidence.location
@@ -194,4 +210,4 @@ def _names(guard: Guard) -> Iterator[ast.Name]:
                 yield n
 
 
-__all__ = ["edits_of", "let_all_in", "offer", "unfit"]
+__all__ = ["edits_of", "is_offered", "let_all_in", "offer", "unfit"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardfix.codemods._all_ranks import offer
+from shardfix.codemods._all_ranks import is_offered, offer
 from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._mending import Hindrance, hindrance, mended
 from shardfix.codemods._sharding import shard
@@ -75,6 +75,9 @@ def _of_one_rank(site: Site, distributed: Sequence[Arm]) -> Change | Finding | s
     if found.undistributed is not None and plain is not None:
         return f"only a run of one process evaluates (line {guard.location.line}), in which no sampler shards"
     evidence = (guard, module.evidence(distributed[0].node))
+    offered = found.guard is not None and is_offered(site)
+    if offered and site.options.unsafe:
+        return "one rank alone reads its share of it, and the others are let in"
     if found.guard is not None and plain is not None and site.options.unsafe:
         conditional = module.parents[plain.node]
         made = [a.node for a in distributed if isinstance(a.node, ast.Call) and isinstance(a.node.func, ast.Name)]
@@ -96,7 +99,9 @@ def _of_one_rank(site: Site, distributed: Sequence[Arm]) -> Change | Finding | s
         )
     where = "" if found.guard is not None else " on one of its paths"
     remedy = "evaluate on every rank and reduce the metric, or use a plain loader on the main process"
-    if found.guard is not None and plain is not None:
+    if offered:
+        remedy += "; `--unsafe` lets all ranks evaluate"
+    elif found.guard is not None and plain is not None:
         remedy += "; `--unsafe` takes the distributed sampler out"
     message = f"a distributed sampler in an evaluation that one rank alone runs{where}: it sees 1/W of the samples"
     return Finding("SHD706", site.location, message, evidence, remedy)

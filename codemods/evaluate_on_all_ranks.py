@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardfix.codemods._all_ranks import edits_of, let_all_in, unfit
-from shardfix.codemods._findings import lengths
+from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._mending import Hindrance, Mended, mended, without_padding
 from shardfix.codemods.distribute_eval_sampler import may_train, rest_of
 from shardfix.codemods.reduce_eval_metrics import ROWS, not_quite, sampled, together
@@ -54,11 +54,11 @@ def _by_guard(groups: Sequence[list[Site]], ways: dict[Location, LetIn]) -> list
 def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | Finding | None:
     first = group[0]
     way = let_all_in(group)
-    if isinstance(way, Hindrance):
-        return None
-    opening = edits_of(way)
-    if isinstance(opening, Hindrance):
-        return None
+    opening = edits_of(way) if isinstance(way, LetIn) else way
+    if isinstance(way, Hindrance) or isinstance(opening, Hindrance):
+        hindered = opening if isinstance(opening, Hindrance) else way
+        assert isinstance(hindered, Hindrance)
+        return refuse(first, "SHD905", note=hindered.why, evidence=(hindered.evidence,))
     edits: list[Edit] = []
     for site in group:
         dealt = sampled(site, all_ranks=True)

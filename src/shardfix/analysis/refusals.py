@@ -66,7 +66,7 @@ _ALL = (
         "evaluated on the main process only",
         "Nothing: one rank evaluates everything, which is right. A sharded loader would give it a part, and a "
         "collective would hang.",
-        "nothing to do",
+        "nothing to do; where nothing stands in the way, `--unsafe` lets all ranks evaluate (SHD306)",
     ),
     Refusal(
         "SHD906",
