@@ -95,7 +95,7 @@ def what_runs(module: Module, function: ast.AST) -> Runs:
     replaced = _replaced(module, function)
     if replaced is not None:
         return Runs(tuple(calls), launched, replaced)
-    entry = not method and not function.decorator_list and bool(_ENTRY.search(function.name))
+    entry = not method and bool(_ENTRY.search(function.name))
     entry = entry or any(_starts(d) for d in function.decorator_list)
     if not calls and not launched and not entry:
         return Runs((), False, Obstacle(function, f"nothing in the project is seen to call `{function.name}`"))
