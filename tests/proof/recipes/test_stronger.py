@@ -52,6 +52,23 @@ CASES = {
         },
         "shardfix verify --run train.py",
     ),
+    "of several scripts the one that reads the loader": (
+        {
+            "data.py": LOADER + "def make(dataset):\n    return DataLoader(dataset)\n",
+            "bench.py": "import tool\ndef main():\n    tool.main()\n" + MAIN,
+            "tool.py": "from data import make\ndef main():\n    for batch in make(load()): pass\n" + MAIN,
+        },
+        "shardfix verify --run tool.py",
+    ),
+    "arguments of scripts that import the same are another's": (
+        {
+            "data.py": LOADER + "def make(dataset):\n    return DataLoader(dataset)\n",
+            "other.py": "import argparse\nfrom data import make\np = argparse.ArgumentParser()\n"
+            "p.add_argument('folder')\ndef main():\n    make(load())\n" + MAIN,
+            "run.py": "from data import make\ndef main():\n    for batch in make(load()): pass\n" + MAIN,
+        },
+        "shardfix verify --run run.py",
+    ),
     "a script with arguments that it needs": (
         {
             "tools/train.py": LOADER

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import shlex
+from collections.abc import Iterator
 
 from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.sites import Site
 from shardfix.proof.recipes.imported import spelling
-from shardfix.proof.recipes.settings import exact, files_around, literal
+from shardfix.proof.recipes.settings import exact, literal
 
+_TRAINING = ("train", "main", "run", "finetune", "pretrain")
+_FILES = 32  # of a script's imports, in which its parser of arguments is looked for
 _PLAIN = frozenset({"builtins.int", "builtins.str", "builtins.float", "builtins.bool"})
 
 
@@ -61,16 +64,40 @@ def _given(module: Module, function: ast.FunctionDef, parameter: ast.arg) -> str
 
 
 def _script(site: Site) -> str:
-    """``shardfix verify --run SCRIPT -- ARGS``: a program that reaches the loader, that of its own file if it does."""
+    """``shardfix verify --run SCRIPT -- ARGS``: of the programs that reach the loader, the nearest one."""
     programs = site.regimes.project.programs
     reaching = programs.reaching(site.module, site.call) & ~programs.tests
     scripts = [p.path for p in programs.chosen(reaching) if p.kind == "script"]
     if not scripts:
         return ""
-    script = site.module.path if site.module.path in scripts else scripts[0]
+    script = min(scripts, key=lambda path: _rank(site, path))
     entry = site.module.project.modules[script] if site.module.project is not None else site.module
-    needed = next((words for m in files_around(entry) if (words := _required(m))), [])
+    needed = next((words for m in _run_with(entry) if (words := _required(m))), [])
     return shlex.join(["shardfix", "verify", "--run", script, *(["--", *needed] if needed else [])])
+
+
+def _rank(site: Site, path: str) -> int:
+    """How far a script is from a loader: it makes it, reads it or tells it the epoch, has it made, or is named so."""
+    module = site.module
+    if path == module.path:
+        return 0
+    used = [*(u.node for u in site.flow.of("iterate", "next")), *(told.call for told in site.told)]
+    if path in {module.home(node).path for node in used}:
+        return 1
+    function = module.function(site.call)
+    if path in {module.home(call).path for call in (module.callers(function) if function is not None else ())}:
+        return 2
+    return 3 if path.rsplit("/", 1)[-1].startswith(_TRAINING) else 4
+
+
+def _run_with(entry: Module) -> Iterator[Module]:
+    """A script and the files of the project that it imports, nearest first."""
+    queue = [entry]
+    for module in queue:
+        yield module
+        if module.project is not None and len(queue) < _FILES:
+            paths = sorted(module.project.imports.get(module.path, ()))
+            queue += [m for m in (module.project.modules[p] for p in paths) if m not in queue]
 
 
 def _required(module: Module) -> list[str]:
