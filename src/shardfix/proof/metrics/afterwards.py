@@ -221,6 +221,8 @@ class Afterwards:
         """A call whose result nobody takes: it prints, logs or writes what is kept here."""
         if not isinstance(node, ast.Call):
             return []
+        if ast.unparse(node) in self.known.tracked:
+            return []  # the evaluation itself, whose result nobody takes here
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         text = ast.unparse(receiver) if receiver is not None else ""
         if only_waits(self.known.module, node):
@@ -230,6 +232,7 @@ class Afterwards:
             return [*self._filled(node), ast.Expr(collective(self.known, node, self.outside.value))]
         if (
             text in self.known.meters
+            and text not in self.known.classes
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == self.known.meters[text].method
         ):
@@ -237,7 +240,8 @@ class Afterwards:
             return [
                 ast.Expr(call(ast.Attribute(name(self.known.tracked[text]), "REDUCE", ast.Load()), name("reduced"))),
             ]
-        if text in self.known.tracked and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+        own = METHODS | self.known.classes.get(text, frozenset())
+        if text in self.known.tracked and isinstance(node.func, ast.Attribute) and node.func.attr in own:
             return [ast.Expr(self.outside.value(node))]
         if self.known.follows(node) and self.outside.runs(node):
             return [ast.Expr(self.outside.value(node)), *self._shown(given)]

@@ -143,6 +143,13 @@ def library(known: Known, node: ast.expr, allowed: frozenset[str]) -> ast.expr |
         if head in ("torch", "torch.nn.functional", "numpy", "torch.special") and last in allowed:
             known.importing(head)
             return dotted(q)
+        if (
+            head == "collections"
+            and last in ("deque", "Counter", "defaultdict", "OrderedDict")
+            and allowed is FUNCTIONS
+        ):
+            known.importing("collections")
+            return dotted(q)
         if head == "math" and last in MATH and allowed is not DTYPES:
             known.importing("math")
             return dotted(q)

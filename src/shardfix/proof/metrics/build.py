@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import INIT_PROCESS_GROUP
 from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.metrics.collation import gives_lists
 from shardfix.analysis.metrics.model import Metric
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.sites import Site
 from shardfix.proof.metrics.evaluated import Evaluated, evaluated
+from shardfix.proof.metrics.judge_standing import NOTHING
 from shardfix.proof.metrics.model import Evaluation, MetricRecipe
 from shardfix.proof.metrics.told_metrics import told_metrics
 from shardfix.proof.model import StandIn
@@ -58,7 +60,7 @@ def _recipes(sites: Sequence[Site], *, unsafe: bool) -> list[MetricRecipe] | Unp
         home = first.module.home(uses[0].node)
         gathers = metric is not None and (metric.accumulators or told_metrics(home, uses[0].node) or len(sites) == 1)
         if metric is None or not gathers:
-            what = "a comprehension goes over the batches" if metric is None else "nothing that it gathers is seen"
+            what = "a comprehension goes over the batches" if metric is None else NOTHING
             return Unproven(what, home.location(uses[0].node))
         asked = _Asked(tuple(zip(sites, uses, built, strict=True)), metric, examples, unsafe)
         rows, replaced = _tried(asked, rows=True), _tried(asked, rows=False)
@@ -115,7 +117,7 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
         programs[-1],
         tuple(StandIn(text, value) for text, value in stand_ins.items()),
         tuple(weighted),
-        group_of(site, asked.versions[0][2].guarded),
+        "optional" if _may_be_alone(site.module) else group_of(site, asked.versions[0][2].guarded),
         tuple(dict.fromkeys((*(a for one in made for a in one.assumed), *apart))),
         first.told,
         rows=rows,
@@ -124,16 +126,23 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
     )
 
 
+def _may_be_alone(module: Module) -> bool:
+    """Whether a process group is made under a condition: the program may run without one."""
+    made = [c for c in module.calls if INIT_PROCESS_GROUP in module.callee(c)]
+    return any(isinstance(outer, ast.If) for c in made for outer in module.around(c))
+
+
 def _build(sliced: Sliced) -> str:
     unknown = dict.fromkeys(sliced.unknown, False)
     return (f"UNKNOWN.update({unknown!r})\n" if unknown else "") + sliced.program.build
 
 
 def _loops(site: Site) -> Iterator[Use]:
-    """One use for each loop over the loader."""
+    """One use for each loop over the loader; what only hands its batches on to another loop is none."""
     seen: set[ast.AST] = set()
     for use in site.flow.of("iterate"):
-        if use.node not in seen:
+        hands_on = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(use.node))
+        if use.node not in seen and not hands_on:
             seen.add(use.node)
             yield use
 

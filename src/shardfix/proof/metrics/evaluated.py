@@ -18,9 +18,9 @@ from shardfix.proof.metrics.as_written import as_written
 from shardfix.proof.metrics.by_stand_ins import by_stand_ins
 from shardfix.proof.metrics.known import Known
 from shardfix.proof.metrics.loop import Elsewhere, Loop
+from shardfix.proof.metrics.meter_classes import made_meter
 from shardfix.proof.metrics.onwards import run_callers, run_on
 from shardfix.proof.metrics.pruned import pruned
-from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name
 from shardfix.proof.recipes.slice import assign
 
@@ -73,18 +73,18 @@ def evaluated(
     made.after.stands = stands
     known.by_batch.update(w.name for w in made.writes if w.kind == "by-batch")
     starts: list[ast.stmt] = []
+    functions: dict[str, ast.stmt] = {}
     outer = False
     for write in made.writes:
         variable = made.known.track(write.name)
         start = _start(made, write)
         if not any(isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == variable for s in starts):
-            starts.append(assign(variable, _first_value(made, write, start)))
+            starts.append(assign(variable, _first_value(made, write, start, functions)))
         outer = outer or _around(made, start)
     target = made.node.target
     if is_enumerated(made.module, made.node.iter) and isinstance(target, ast.Tuple):
         made.known.tracked[ast.unparse(target.elts[0])] = "STEP"
         made.known.weighted.add(ast.unparse(target.elts[0]))
-    functions: dict[str, ast.stmt] = {}
     body = as_written(made, starts, functions) if rows else by_stand_ins(made)
     batches = call(name("enumerate"), call(name("BATCHES"), name("loader")))
     step = ast.Tuple([ast.Name("STEP", ast.Store()), ast.Name("BATCH", ast.Store())], ast.Store())
@@ -119,7 +119,7 @@ def _start(loop: Loop, write: Write) -> Definition:
     return found[0]
 
 
-def _first_value(loop: Loop, write: Write, start: Definition) -> ast.expr:
+def _first_value(loop: Loop, write: Write, start: Definition, functions: dict[str, ast.stmt]) -> ast.expr:
     value = start.value
     assert value is not None
     if start.index is not None:
@@ -127,13 +127,8 @@ def _first_value(loop: Loop, write: Write, start: Definition) -> ast.expr:
             raise loop.known.stop(f"what `{write.name}` begins with is not seen", value)
         value = value.elts[start.index]
     if write.meter is not None:
-        meter = write.meter
-        loop.known.meters[write.name] = meter
-        loop.known.stand_ins[text_of(value)] = "a meter that adds up a sum and a count"
-        if meter.held_in:
-            return call(name("LOGGER"), ast.Constant(meter.held_in))
-        attributes = (meter.sum, meter.count, meter.average)
-        return call(name("METER"), *(ast.Constant(attribute) for attribute in attributes))
+        loop.known.meters[write.name] = write.meter
+        return made_meter(loop, write.name, value, write.meter, functions)
     return loop.outside.value(value)
 
 

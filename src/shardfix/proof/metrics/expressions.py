@@ -123,6 +123,8 @@ class Outside:
 
     def _rebuilt(self, node: ast.expr, depth: int) -> ast.expr:
         """The same operation on translated parts."""
+        if isinstance(node, ast.Dict) and None in node.keys and self.known.follows(node):
+            return self.made_of(node)  # of what is merged into it, nothing may be known
         fields: dict[str, Any] = {}
         for key, old in ast.iter_fields(node):
             if isinstance(old, ast.expr):
@@ -244,7 +246,8 @@ class Outside:
         if receiver is not None and self.known.follows(receiver):
             if function in _MOVES:
                 return self.value(receiver, depth + 1)
-            if function in METHODS and root_name(receiver) not in self.known.local:
+            own = METHODS | self.known.classes.get(ast.unparse(receiver), frozenset())
+            if function in own and root_name(receiver) not in self.known.local:
                 method = ast.Attribute(self.value(receiver, depth + 1), function, ast.Load())
                 return self._kept_call(method, node, depth)
             if function == "format":

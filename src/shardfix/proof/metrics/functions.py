@@ -70,6 +70,7 @@ def inlined(literal: Literal, node: ast.Call, kept: Kept) -> ast.expr | None:
             dataset="",
             tracked={n: n for n in names},
             meters={},
+            classes={},
             weighted=set(),
             local=[],
         )
@@ -78,7 +79,7 @@ def inlined(literal: Literal, node: ast.Call, kept: Kept) -> ast.expr | None:
             known=inner_known,
             outputs=Outputs(inner_known, lambda _: ""),
             own=lambda *_: None,
-            untracked=lambda n: _refused(inner_known, n),
+            untracked=lambda n: refused(inner_known, n),
             depth=literal.depth + 1,
         )
         before = len(known.assumed)
@@ -89,12 +90,13 @@ def inlined(literal: Literal, node: ast.Call, kept: Kept) -> ast.expr | None:
             return None
         made = ast.parse(f"def {label}(): pass").body[0]
         assert isinstance(made, ast.FunctionDef)
-        made.args, made.body = _bare(arguments), body or [ast.Pass()]
+        made.args, made.body = bare(arguments), body or [ast.Pass()]
         literal.functions[label] = made
     return kept(name(label), node)
 
 
-def _refused(known: Known, node: ast.Call) -> None:
+def refused(known: Known, node: ast.Call) -> None:
+    """What a call in a function of the project's does whose result nobody takes: it shows something, or is not run."""
     if last_name(node.func) != "print":
         raise known.stop(f"what `{text_of(node)}` does is not followed", node)
 
@@ -111,7 +113,7 @@ def _is_docstring(s: ast.stmt) -> bool:
     return isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
 
 
-def _bare(arguments: ast.arguments) -> ast.arguments:
+def bare(arguments: ast.arguments) -> ast.arguments:
     """Parameters without their annotations."""
     plain = [[ast.arg(a.arg) for a in group] for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)]
     return ast.arguments(plain[0], plain[1], None, plain[2], arguments.kw_defaults, None, arguments.defaults)

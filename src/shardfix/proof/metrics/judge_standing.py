@@ -8,6 +8,7 @@ from typing import Any
 from shardfix.proof.metrics.judge import failure_of, is_number, proof_of, same, shown
 from shardfix.proof.metrics.model import MetricProof, MetricRecipe, MetricRun
 
+NOTHING = "nothing that it gathers is seen"
 _NAMED = 3  # values named in one reason
 
 
@@ -36,7 +37,7 @@ def judge_standing(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricPro
             if not same(value, whole) and not _rows_in_another_order(value, whole):
                 differs.setdefault(name, []).append(run)
     if not compared:
-        return proof_of(recipe, "unproven", "no value of it is compared")
+        return proof_of(recipe, "unproven", NOTHING)
     if differs:
         reason = _difference(differs, alone)
         left = [f"assumed: {words}" for words in recipe.assumed[:1]] or list(recipe.told[:1])

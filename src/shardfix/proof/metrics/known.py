@@ -27,6 +27,8 @@ class Known:
 
     Attributes:
         tracked: the variables of what follows from the batches, by how they are written.
+        meters: the averaging objects, as they are written.
+        classes: of those that are run as they are written, the methods.
         weighted: what of that goes by the number of batches, or by means over them.
         by_batch: the lists with one number for each batch, of which no rank has those of one process.
         local: the names that an expression binds itself.
@@ -44,6 +46,7 @@ class Known:
     accelerate: bool = False
     tracked: dict[str, str] = field(default_factory=dict)
     meters: dict[str, Meter] = field(default_factory=dict)
+    classes: dict[str, frozenset[str]] = field(default_factory=dict)
     weighted: set[str] = field(default_factory=set)
     by_batch: set[str] = field(default_factory=set)
     local: list[str] = field(default_factory=list)

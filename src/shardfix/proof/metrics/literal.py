@@ -33,6 +33,8 @@ _REBUILT = (
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Slice),
     *(ast.JoinedStr, ast.FormattedValue, ast.Starred),
 )
+_TYPES = frozenset({"int", "float", "bool", "str", "list", "tuple", "dict", "set"})
+_CLASSES = frozenset({"Tensor", "ndarray", "generic"})
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 
 
@@ -46,6 +48,7 @@ class Literal:
         untracked: what to make of a call that nobody takes the result of and whose receiver is not tracked.
         functions: the functions of the project that were translated, by their names here; added to.
         depth: how many functions it is in.
+        methods: those of the class that it is in, which may call one another.
     """
 
     known: Known
@@ -55,6 +58,7 @@ class Literal:
     untracked: Callable[[ast.Call], None]
     functions: dict[str, ast.stmt] = field(default_factory=dict)
     depth: int = 0
+    methods: frozenset[str] = frozenset()
 
     # -- statements ------------------------------------------------------------------------------------------
 
@@ -197,6 +201,8 @@ class Literal:
         known = library(self.known, node, DTYPES)
         if known is not None:
             return known
+        if ast.unparse(node.value) in self.known.meters:
+            return ast.Attribute(self.value(node.value), node.attr, ast.Load())
         if self.known.tracks(node.value):
             return call(name("FIELD"), self.value(node.value), ast.Constant(node.attr))
         return self.outside(node)
@@ -219,6 +225,11 @@ class Literal:
         module = torch_module(self.known, node.func)
         if module is not None:
             return self._kept(module, node)
+        own = self.methods if isinstance(receiver, ast.Name) and receiver.id == "self" else frozenset()
+        if receiver is not None and function in own | self.known.classes.get(ast.unparse(receiver), frozenset()):
+            return self._kept(ast.Attribute(self.value(receiver), function, ast.Load()), node)
+        if function == "isinstance" and "builtins.isinstance" in callee and len(node.args) == 2:
+            return call(name(function), self.value(node.args[0]), self._types(node.args[1]))
         if receiver is not None and self.known.tracks(receiver):
             if function in MOVES:
                 types = [a for a in node.args if library(self.known, a, DTYPES) is not None]
@@ -234,6 +245,17 @@ class Literal:
         if not self.known.tracks(node):
             return self.outside(node)
         return inlined(self, node, self._kept) or self.outputs.stand_in(node, self.value)
+
+    def _types(self, node: ast.expr) -> ast.expr:
+        """The types that a value is asked for: numbers, containers, tensors and arrays."""
+        if isinstance(node, ast.Tuple):
+            return ast.Tuple([self._types(e) for e in node.elts], ast.Load())
+        if isinstance(node, ast.Name) and node.id in _TYPES:
+            return node
+        found = library(self.known, node, _CLASSES)
+        if found is None:
+            raise self.known.stop(f"`{text_of(node)}` is not known", node)
+        return found
 
     def _kept(self, function: ast.expr, node: ast.Call) -> ast.expr:
         args = [self.value(a) for a in node.args]

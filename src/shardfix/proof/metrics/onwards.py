@@ -53,7 +53,7 @@ def run_callers(loop: Loop, run: list[ast.stmt], value: ast.expr | None) -> tupl
         following: list[ast.expr] = []
         for c in own[:_CALLERS]:
             text = ast.unparse(c)
-            loop.known.tracked, loop.known.meters = {text: returned}, {}
+            loop.known.tracked, loop.known.meters, loop.known.classes = {text: returned}, {}, {}
             loop.known.weighted = {text} if drifts else set()
             loop.after.unchanged = set()
             loop.known.loaders, loop.known.dataset = texts[c]

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from shardfix.proof.metrics.judge import judge_metric, sizes_for
-from shardfix.proof.metrics.judge_standing import judge_standing
+from shardfix.proof.metrics.judge_standing import NOTHING, judge_standing
 from shardfix.proof.metrics.model import Measured, MetricProof, MetricRecipe, MetricRun
 from shardfix.proof.model import Proof, Variant, Verdict
 from shardfix.proof.running.launch import Verifier
@@ -150,10 +150,11 @@ def with_standing_metrics(
     for site in asked:
         given = recipes[site]
         if isinstance(given, Unproven):
-            found[site] = [MetricProof(site, "unproven", (str(given),))]
+            found[site] = [MetricProof(site, "unproven", (str(given),))] if given.reason != NOTHING else []
         else:
             found[site] = [next(proven) for _ in given]
-    return [_standing(proof, found[proof.site]) if found.get(proof.site) else proof for proof in proofs]
+    compared = {site: [m for m in metrics if m.reasons != (NOTHING,)] for site, metrics in found.items()}
+    return [_standing(proof, compared[proof.site]) if compared.get(proof.site) else proof for proof in proofs]
 
 
 def _standing(proof: Proof, metrics: Sequence[MetricProof]) -> Proof:

@@ -377,6 +377,8 @@ def PLAIN(value: Any) -> Any:
         total, count, average = value.attributes
         read = PLAIN(getattr(value, average) if average else value.quotient())
         return {"sum": PLAIN(getattr(value, total)), "count": PLAIN(getattr(value, count)), "average": read}
+    if hasattr(type(value), "ATTRIBUTES"):  # an averaging class of the project
+        return {name: PLAIN(getattr(value, name)) for name in type(value).ATTRIBUTES if name}
     if isinstance(value, TELLER):
         return sorted(value.rows, key=repr)
     if isinstance(value, LOGGER):
