@@ -13,7 +13,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.spelling import free_name, spell_distributed_package
 from shardfix.analysis.loops.conditions import Guard, turned
 from shardfix.analysis.loops.dividing import Closed
-from shardfix.analysis.loops.letting_in import LetIn, let_in
+from shardfix.analysis.loops.letting_in import Kept, LetIn, let_in
 from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.programs.groups import group_at
@@ -26,6 +26,7 @@ from shardfix.rewrite.edits import (
     LiftGuard,
     ReplaceExpression,
     SetKeyword,
+    WrapExpression,
 )
 
 _DEPTH = 6
@@ -47,9 +48,21 @@ def let_all_in(sites: Sequence[Site]) -> LetIn | Hindrance:
         metric = mended(site, found.lifted)
         if isinstance(metric, Hindrance):
             return metric
+        for edit in metric.edits:
+            kept = next((k for k in found.kept if isinstance(edit, WrapExpression) and _covers(k, edit)), None)
+            if kept is not None:
+                why = "it shows a number of batches, which all ranks would have to put together"
+                return Hindrance(why, kept.module.evidence(kept.first))
         if metric.doubts:
             return Hindrance(metric.doubts[0].partition(": ")[2], metric.evidence[0])
     return found
+
+
+def _covers(kept: Kept, edit: WrapExpression) -> bool:
+    """Whether an edit that all ranks must do together stands in what one process alone does."""
+    path, first = kept.module.place(kept.first)
+    last = kept.module.place(kept.last)[1]
+    return edit.path == path and first.start <= edit.span.start and edit.span.end <= last.end
 
 
 def unfit(site: Site) -> str:

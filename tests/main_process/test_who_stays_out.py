@@ -258,8 +258,8 @@ REFUSED = [
         + EPOCHS
         + "    if rank == 0:\n        acc = evaluate(model, val_loader)\n"
         "        log.note(acc)\n    if log.best > 0.9:\n        break\n",
-        "        log.note(acc)",
-        "it sets `best`, which all ranks read",
+        "    if log.best > 0.9",
+        "`log` is told something by the main process only",
         id="what the main process keeps further down ends the run",
     ),
     pytest.param(
@@ -269,6 +269,49 @@ REFUSED = [
         "            a.data.mul_",
         "only the main process calls `a.data.mul_(0.9).add_(..)`",
         id="weights that only the main process changes in place",
+    ),
+    pytest.param(
+        LOADER + EPOCHS + "    if rank == 0:\n        acc = evaluate(model, val_loader)\n        schedule.step(acc)\n",
+        "        schedule.step(acc)",
+        "only the main process calls `schedule.step(..)`, so that the ranks' models drift apart",
+        id="a schedule that only the main process steps",
+    ),
+    pytest.param(
+        LOADER + "accs = []\n" + EPOCHS + "    if rank == 0:\n        acc = evaluate(model, val_loader)\n"
+        "        accs.append(acc)\n    if len(accs) > 2 and accs[-1] < accs[0]:\n        break\n",
+        "    if len(accs) > 2",
+        "`accs` is told something by the main process only",
+        id="results that only the main process keeps stop all",
+    ),
+    pytest.param(
+        LOADER + "stopper = Stopper()\n" + EPOCHS + "    if rank == 0:\n        acc = evaluate(model, val_loader)\n"
+        "        stopper(acc)\n    if stopper.stop:\n        break\n",
+        "    if stopper.stop",
+        "`stopper` is told something by the main process only",
+        id="an object that only the main process tells of results stops all",
+    ),
+    pytest.param(
+        LOADER + "def told(model, loader, hooks):\n    acc = evaluate(model, loader)\n    for hook in hooks:\n"
+        "        hook.after(acc)\n    return acc\nif rank == 0:\n    told(model, val_loader, make_hooks())\n",
+        "        hook.after(acc)",
+        "what `hook.after(..)` does is not seen",
+        id="hooks of which nothing is seen",
+    ),
+    pytest.param(
+        LOADER + "def told(model, loader):\n    acc = evaluate(model, loader)\n    torch.save(acc, 'acc.pt')\n"
+        "    with open('acc.pt', 'rb') as f:\n        return len(f.read())\n"
+        "if rank == 0:\n    told(model, val_loader)\n",
+        "    with open('acc.pt', 'rb')",
+        "it reads a file, and one process alone writes files",
+        id="a file is written by one and read by all",
+    ),
+    pytest.param(
+        LOADER + "def count(loader):\n    n = 0\n    for i, (x, y) in enumerate(loader):\n"
+        "        n += (model(x).argmax(1) == y).sum().item()\n    print(n, 'in', i + 1)\n    return n\n"
+        "if rank == 0:\n    with torch.no_grad():\n        count(val_loader)\n",
+        "    print(n, 'in', i + 1)",
+        "it shows a number of batches",
+        id="the number of batches is shown",
     ),
     # -- others would go by what only one had ------------------------------------------------------------------
     pytest.param(

@@ -12,7 +12,7 @@ from typing import NoReturn
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of
-from shardfix.analysis.loops.effects import Effect, effects
+from shardfix.analysis.loops.effects import Effect, effects, unseen
 
 _MODES = frozenset({"train", "eval", "to", "cuda", "cpu", "half", "float", "requires_grad_"})
 # Names of what is not a model or a part of one.
@@ -197,6 +197,8 @@ class Divided:
             word = type(left).__name__.lower() if not isinstance(left, ast.Call) else "exit"
             close(left, f"`{word}` is decided on one rank only, and the others go on")
         for e in effects(self.module, s, self.within):
+            if e.kind == "learns":
+                close(e.node, f"only the main process calls `{_short(e.node)}`, so that the ranks' models drift apart")
             if e.kind == "waits":
                 close(e.node, f"only the main process comes to `{_short(e.node)}`, which another one elsewhere answers")
 
@@ -229,6 +231,8 @@ class Divided:
         bad = next((e for e in found if e.kind in ("waits", "loads", "learns")), None)
         if bad is not None:
             close(bad.node, f"`{_short(bad.node)}` {bad.words}, and only the main process comes to it now")
+        if not found and not holds and not self._in_loop(s):
+            self._seen(s)
         if not isinstance(s, ast.Expr):
             found = [e for e in found if not (e.deep and e.kind == "logs")]  # its value may be needed
         if not found:
@@ -249,6 +253,16 @@ class Divided:
             close(found[0].node, f"`{_short(found[0].node)}` {found[0].words} where the function is left")
         self.shared.discard(s)
         return True
+
+    def _seen(self, s: ast.stmt) -> None:
+        """What a statement does that all ranks will do is known, where it is no value."""
+        for n in ast.walk(s):
+            if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and unseen(self.module, n.value):
+                close(n, f"what `{_short(n.value)}` does is not seen, and all ranks would do it from now on")
+
+    def _in_loop(self, s: ast.stmt) -> bool:
+        """Whether a statement stands in a loop over batches, where all that it adds to is followed."""
+        return any(n in self.targets for n in self.module.around(s) if isinstance(n, ast.For))
 
     def _inner(self, s: ast.stmt) -> bool:
         self.opened.add(s)

@@ -53,6 +53,11 @@ _LOADS = frozenset(
     | {"load_file", "load_state", "restore", "resume", "load_ckpt", "load_pretrained", "hf_hub_download"}
 )
 _CHANGES = frozenset({"append", "extend", "update", "add", "insert", "pop", "clear", "setdefault"})
+_HARMLESS = frozenset(
+    {"eval", "train", "sort", "reset", "close", "flush", "set_description", "set_postfix", "set_postfix_str", "refresh"}
+    | {"to", "cuda", "cpu", "zero_grad", "remove", "reverse", "half", "float", "requires_grad_", "seek", "set_epoch"}
+    | {"start", "stop", "tic", "toc", "synchronize", "step"}
+)
 # What a call whose result nobody takes is for, by its name alone.
 _FOR_SHOW = re.compile(r"^(save|write|dump|export|upload|publish|notify|plot|draw|visuali|render|log_|print_|report)")
 _STEPPED = re.compile(r"optim|sched|scaler|^opt$|lr_")
@@ -114,7 +119,8 @@ def _effects(
             continue
         if depth >= _DEPTH:
             continue
-        for function in module.called_functions(call, passed=False):
+        passed = isinstance(module.parents[call], ast.Expr)  # what is done to an object that callers hand over
+        for function in module.called_functions(call, passed=passed):
             if function in within or function in seen:
                 continue
             seen.add(function)
@@ -183,7 +189,13 @@ def kind_of(module: Module, call: ast.Call) -> Kind | None:
         return "learns"
     if any(q.startswith("logging.") for q in qualified) or (name in _LOGS and _LOGGER.search(receiver)):
         return "logs"
-    if name in _SHOWS or name in _BOARD or (name == "write" and "bar" in receiver) or "tqdm.tqdm.write" in qualified:
+    if (
+        name in _SHOWS
+        or name in _BOARD
+        or "builtins.print" in qualified
+        or (name == "write" and "bar" in receiver)
+        or "tqdm.tqdm.write" in qualified
+    ):
         return "shows"
     if any(k.arg == "download" and ast.unparse(k.value) != "False" for k in call.keywords):
         return "writes"
@@ -214,6 +226,45 @@ def sets(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None
                     found |= {inner.attr} if isinstance(inner, ast.Attribute) else set()
             found |= sets(module, function, depth + 1, seen)
     return found
+
+
+def reads(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None = None) -> ast.Call | None:
+    """The first call in a statement, or in functions of the project that it calls, that reads a file."""
+    seen = set() if seen is None else seen
+    home = module.home(top)
+    for call in _calls(top):
+        name = last_name(call.func)
+        asked = name == "open" and not _for_writing(call)
+        if asked or name in ("read_csv", "read_text", "read_json", "read_pickle", "loadtxt"):
+            return call
+        if name == "load" and any(
+            q.split(".")[0] in ("json", "numpy", "pickle", "yaml", "torch") for q in home.callee(call)
+        ):
+            return call
+        for function in home.called_functions(call, passed=False) if depth < _DEPTH else ():
+            if function not in seen:
+                seen.add(function)
+                found = reads(module, function, depth + 1, seen)
+                if found is not None:
+                    return found
+    return None
+
+
+def unseen(module: Module, call: ast.Call) -> bool:
+    """Whether what a call does, whose result nobody takes, is not seen: it is of an object or function that comes from
+    elsewhere."""
+    if kind_of(module, call) is not None or module.called_functions(call):
+        return False
+    name = last_name(call.func)
+    if name in _HARMLESS or (isinstance(call.func, ast.Attribute) and name in _CHANGES):
+        return False
+    root: ast.expr = call.func
+    while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    if not isinstance(root, ast.Name):
+        return False
+    found = module.bindings.reaching(root)
+    return bool(found) and all(d.kind in ("parameter", "loop") for d in found) and root.id != "self"
 
 
 def _of_files(qualified: frozenset[str]) -> bool:
@@ -266,4 +317,4 @@ def _half(module: Module, call: ast.Call) -> tuple[bool, frozenset[str]] | None:
     return (sides[0], frozenset(more)) if len(sides) == 1 else None
 
 
-__all__ = ["HERE", "Effect", "Kind", "effects", "in_turn", "kind_of", "sets"]
+__all__ = ["HERE", "Effect", "Kind", "effects", "in_turn", "kind_of", "reads", "sets", "unseen"]

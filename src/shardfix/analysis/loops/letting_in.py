@@ -13,7 +13,7 @@ from shardfix.analysis.code.names import WRAPPERS_DDP, last_name
 from shardfix.analysis.loaders.flow import Flow
 from shardfix.analysis.loops.conditions import Guard, conjuncts, guards_at, region
 from shardfix.analysis.loops.dividing import PLAIN, Closed, Divided, close
-from shardfix.analysis.loops.effects import HERE, kind_of, sets
+from shardfix.analysis.loops.effects import HERE, effects, kind_of, reads, sets
 from shardfix.analysis.programs.processes import (
     distributed_test,
     every_guard,
@@ -103,6 +103,7 @@ class _Ways:
         self._there()
         self._counted_alone()
         self._set_alone()
+        self._read_while_written()
         self._same_model()
         self._read_elsewhere()
         kept = [Kept(d.module, a, b, g) for d, g in self.divided for a, b in d.kept()]
@@ -231,6 +232,18 @@ class _Ways:
                 for reader in readers:
                     if self._decides(reader):
                         close(reader, f"`{d.key}` is the main process's own (line {getattr(d.node, 'lineno', 0)})")
+            for s in divided.alone():
+                for n in _told(s):
+                    self._told_alone(module, n)
+
+    def _told_alone(self, module: Module, n: ast.Name) -> None:
+        """What one process alone calls or fills decides on nothing either: ``stopper(acc)``, ``accs.append(acc)``."""
+        for d in module.bindings.reaching(n):
+            if d.kind in ("import", "function", "class") or isinstance(d.scope, ast.ClassDef) or n.id == "self":
+                continue
+            for reader in module.bindings.readers(d):
+                if self._decides(reader):
+                    close(reader, f"`{n.id}` is told something by the main process only (line {n.lineno})")
 
     def _set_alone(self) -> None:
         """What one process alone sets further down, by calling what shows or saves, is read by it alone."""
@@ -248,6 +261,23 @@ class _Ways:
                     asked = read.get(name) or next((n for n in loads if self._decides(n)), None)
                     if asked is not None:
                         close(s, f"it sets `{name}`, which all ranks read (line {asked.lineno})")
+
+    def _read_while_written(self) -> None:
+        """What all ranks read from files is not what one of them writes."""
+        writing = [
+            s
+            for d, _ in self.divided
+            for s in d.alone()
+            if any(e.kind == "writes" for e in effects(d.module, s)) and not isinstance(s, ast.Return)
+        ]
+        if not writing:
+            return
+        for divided, _ in self.divided:
+            for part in divided.parts():
+                call = reads(divided.module, part) if not isinstance(part, (ast.Return, ast.expr)) else None
+                if call is not None:
+                    lines = ", ".join(sorted({str(s.lineno) for s in writing}))
+                    close(call, f"it reads a file, and one process alone writes files (line {lines})")
 
     def _decides(self, node: ast.expr) -> bool:
         """Whether a value is asked for where all ranks come: in a condition, or by what a loop goes over."""
@@ -474,6 +504,20 @@ def _named(node: ast.AST) -> set[str]:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return {node.id} if isinstance(node, ast.Name) and node.id != "self" else set()
+
+
+def _told(s: ast.stmt) -> Iterator[ast.Name]:
+    """The names of what a statement calls, fills or sets an attribute of."""
+    for n in ast.walk(s):
+        held: ast.AST | None = None
+        if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call):
+            held = n.value.func
+        elif isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store):
+            held = n.value
+        while isinstance(held, (ast.Attribute, ast.Subscript)):
+            held = held.value
+        if isinstance(held, ast.Name):
+            yield held
 
 
 def _is_result(module: Module, call: ast.Call) -> bool:
