@@ -228,6 +228,11 @@ SETTING = "if args.do_eval:\n    validate(model, val_loader)\n"
         pytest.param("args.do_eval = MAIN = rank == 0\n" + SETTING, id="a store"),
         pytest.param("args = {True: main_args, False: args}[rank == 0]\n" + SETTING, id="other settings"),
         pytest.param("for k, v in [('do_eval', rank == 0)]:\n    setattr(args, k, v)\n" + SETTING, id="any name"),
+        pytest.param(
+            "def adapt(to, r):\n    if r > 0:\n        to.do_eval = False\nadapt(args, rank)\n" + SETTING,
+            id="a function",
+        ),
+        pytest.param("args.__dict__.update(overrides(rank))\n" + SETTING, id="what a function gives"),
         pytest.param("class Box:\n    args = args\nBox.args.do_eval = rank == 0\n" + SETTING, id="through an object"),
         pytest.param(
             "parser = argparse.ArgumentParser()\n"

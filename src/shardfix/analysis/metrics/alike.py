@@ -12,7 +12,6 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.code.objects import attribute_loads
 from shardfix.analysis.metrics.going_by_rank import differs, goes_by_rank
 from shardfix.analysis.metrics.running import what_runs
 from shardfix.analysis.metrics.steps import Step, steps
@@ -422,7 +421,7 @@ class Alike:
             return True
         self.changing.add(node.attr)
         try:
-            for load in attribute_loads(self.module, node.attr):
+            for load in self.stored.loads(node.attr):
                 home = self.module.home(load)
                 outer = home.parents[load]
                 told = isinstance(outer, ast.Attribute) and outer.attr in _CHANGES

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
@@ -35,15 +36,9 @@ class Stored:
     """What a project puts under a name: as an attribute, a keyword, a key or a default of the command line."""
 
     module: Module
-    _found: dict[str, list[Put]] = field(default_factory=dict)
 
     def _of(self, name: str) -> list[Put]:
-        if name not in self._found:
-            written = name.replace("_", "[_-]")
-            word = re.compile(rf"(?<![A-Za-z0-9_]){written}(?![A-Za-z0-9_])")
-            files = [m for m in self.module.fellows if word.search(m.text) or "setattr(" in m.text]
-            self._found[name] = [put for m in files for put in _stores(m, name)]
-        return self._found[name]
+        return [put for m in together(self.module) for put in (*_puts(m).get(name, ()), *_puts(m).get("", ()))]
 
     def by_rank(self, name: str) -> bool:
         """Whether anything that goes by the rank is put under a name."""
@@ -51,7 +46,17 @@ class Stored:
 
     def settings(self, name: str) -> list[ast.expr]:
         """What is put under a name of an object of settings."""
-        return [p.value for p in self._of(name) if p.owner is not None and is_settings(p.owner) and not p.item]
+        return [p.value for p in self._of(name) if p.owner is not None and not p.item and self._may_be(p.owner)]
+
+    def _may_be(self, owner: ast.expr) -> bool:
+        """Whether an object may be one of settings: by its name, or as what a function is given."""
+        if is_settings(owner):
+            return True
+        if not isinstance(owner, ast.Name) or owner.id in ("self", "cls"):
+            return False
+        home = self.module.home(owner)
+        found = home.bindings.reaching(owner)
+        return bool(found) and all(d.kind == "parameter" for d in found) and not home.instances(owner)
 
     def items(self, key: str) -> list[ast.expr]:
         """What is put under a key of settings."""
@@ -60,6 +65,10 @@ class Stored:
     def values(self, name: str) -> list[ast.expr]:
         """What is put under a name of any object."""
         return [p.value for p in self._of(name) if p.owner is not None]
+
+    def loads(self, name: str) -> list[ast.Attribute]:
+        """Where an attribute of this name is read."""
+        return [load for m in together(self.module) for load in m.attribute_loads.get(name, ())]
 
     def outside(self, name: str, classes: list[ast.ClassDef]) -> list[ast.expr]:
         """What is put under a name of objects that may be of these classes, but by their own methods."""
@@ -74,36 +83,63 @@ class Stored:
 
 
 def is_settings(node: ast.expr) -> bool:
-    """Whether an object is one of settings by its name: ``args``, ``self.cfg``, ``vars(args)``."""
-    return bool(_SETTINGS.search(ast.unparse(node).rstrip(")")))
+    """Whether an object is one of settings by its name: ``args``, ``self.cfg``, ``vars(args)``, ``args.__dict__``."""
+    return bool(_SETTINGS.search(ast.unparse(node).rstrip(")").removesuffix(".__dict__")))
 
 
-def _stores(module: Module, name: str) -> Iterator[Put]:
-    """What is put under a name, in what."""
-    flag = re.compile(rf"-*{re.escape(name)}")
-    for n in ast.walk(module.tree):
-        if isinstance(n, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and n.value is not None:
-            targets = n.targets if isinstance(n, ast.Assign) else [n.target]
-            for target, value in (pair for t in targets for pair in _pairs(t, n.value)):
-                if isinstance(target, ast.Attribute) and target.attr == name:
-                    yield Put(value, target.value)
-                elif isinstance(target, ast.Subscript) and _is_text(target.slice, name):
-                    yield Put(value, target.value, item=True)
-        elif isinstance(n, ast.Call):
-            yield from (Put(k.value) for k in n.keywords if k.arg == name)
-            if last_name(n.func) in ("setattr", "__setattr__") and len(n.args) == 3:
-                if _is_text(n.args[1], name):
-                    yield Put(n.args[2], n.args[0])
-                elif not isinstance(n.args[1], ast.Constant):
-                    yield Put(n.args[2])  # under any name
-            elif last_name(n.func) in ("add_argument", "option", "DEFINE_bool", "DEFINE_boolean", "DEFINE_integer"):
-                flags = [a.value for a in n.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-                dest = next((k.value for k in n.keywords if k.arg == "dest"), None)
-                named = any(flag.fullmatch(f.replace("-", "_").lstrip("_")) for f in flags)
-                if named or (dest is not None and _is_text(dest, name)):
-                    yield from (Put(a) for a in arguments_of(n))
-        elif isinstance(n, ast.Dict):
-            yield from (Put(v) for k, v in zip(n.keys, n.values, strict=True) if k is not None and _is_text(k, name))
+def together(module: Module) -> list[Module]:
+    """The files that run with a file: what it imports, what imports it, and so on; of a project not all are one
+    program."""
+    project = module.project
+    if project is None:
+        return [module]
+    found = [module.path]
+    for path in found:  # grows while it is walked
+        beside = project.imports.get(path, set()) | project.importers.get(path, set())
+        found += sorted(beside - set(found))
+    return [project.modules[path] for path in found if path in project.modules]
+
+
+_KNOWN: WeakKeyDictionary[Module, dict[str, list[Put]]] = WeakKeyDictionary()  # a file is asked for many names
+
+
+def _puts(module: Module) -> dict[str, list[Put]]:
+    """What a file puts under each name; what it may put under any is under none."""
+    known = _KNOWN.get(module)
+    if known is None:
+        known = _KNOWN[module] = {}
+        for n in ast.walk(module.tree):
+            for name, put in _put_by(n):
+                known.setdefault(name, []).append(put)
+    return known
+
+
+def _put_by(n: ast.AST) -> Iterator[tuple[str, Put]]:
+    if isinstance(n, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and n.value is not None:
+        targets = n.targets if isinstance(n, ast.Assign) else [n.target]
+        for target, value in (pair for t in targets for pair in _pairs(t, n.value)):
+            if isinstance(target, ast.Attribute):
+                yield target.attr, Put(value, target.value)
+            elif isinstance(target, ast.Subscript):
+                yield from ((key, Put(value, target.value, item=True)) for key in _text(target.slice))
+    elif isinstance(n, ast.Call):
+        yield from ((k.arg, Put(k.value)) for k in n.keywords if k.arg)
+        if isinstance(n.func, ast.Attribute) and n.func.attr == "update" and is_settings(n.func.value):
+            yield from (("", Put(a)) for a in n.args)
+        if last_name(n.func) in ("setattr", "__setattr__") and len(n.args) == 3:
+            if not isinstance(n.args[1], ast.Constant):
+                yield "", Put(n.args[2])
+            yield from ((key, Put(n.args[2], n.args[0])) for key in _text(n.args[1]))
+        elif last_name(n.func) in ("add_argument", "option", "DEFINE_bool", "DEFINE_boolean", "DEFINE_integer"):
+            named = [key.lstrip("-").replace("-", "_") for a in n.args for key in _text(a)]
+            named += [key for k in n.keywords if k.arg == "dest" for key in _text(k.value)]
+            yield from ((key, Put(a)) for key in named for a in arguments_of(n))
+    elif isinstance(n, ast.Dict):
+        yield from ((key, Put(v)) for k, v in zip(n.keys, n.values, strict=True) if k is not None for key in _text(k))
+
+
+def _text(node: ast.expr) -> list[str]:
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -117,8 +153,4 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
         yield target, value
 
 
-def _is_text(node: ast.expr, text: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value == text
-
-
-__all__ = ["Put", "Stored", "is_settings"]
+__all__ = ["Put", "Stored", "is_settings", "together"]
