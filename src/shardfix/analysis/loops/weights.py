@@ -1,0 +1,117 @@
+"""Whether a model that all ranks are to evaluate is the same on all: not changed by one process, nor its statistics."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import WRAPPERS_DDP, last_name
+from shardfix.analysis.loops.dividing import PLAIN, Divided, close
+from shardfix.analysis.loops.effects import HERE
+from shardfix.analysis.programs.processes import distributed_test, every_guard
+
+_UPDATES = re.compile(r"update|ema|swa|average|load_state|copy_|sync|swap|apply", re.IGNORECASE)
+_NORMED = re.compile(r"BatchNorm|torchvision|timm|resnet|inception|densenet|mobilenet|efficientnet", re.IGNORECASE)
+_ALONE = "only the main process calls `{}(..)`"
+_UNWRAPPED = (
+    "`{}` is the model without its DistributedDataParallel: the statistics of BatchNorm are each rank's own there"
+)
+
+
+def same_weights(module: Module, divided: Sequence[Divided]) -> None:
+    """See that what is evaluated is the same on all ranks.
+
+    Args:
+        divided: statements that are divided between all ranks and one process.
+
+    Raises:
+        Closed: one process alone changes it, or its statistics are each rank's own.
+    """
+    names = {n.id for n in _shared_nodes(divided) if isinstance(n, ast.Name)}
+    shared = {s for d in divided for s in d.shared}
+    for home in {d.module for d in divided}:
+        alone = [c for c in home.calls if home.statement(c) not in shared and _by_one(home, c) is not None]
+        for call in alone:
+            receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+            given = [receiver] if receiver is not None else []
+            given += call.args[:1] if receiver is None or isinstance(receiver, ast.Name) else []
+            updates = _UPDATES.search(last_name(call.func)) and last_name(call.func) not in (
+                "set_postfix",
+                "state_dict",
+            )
+            if updates and any(_named(g) & names for g in given) and not _is_result(call):
+                close(call, _ALONE.format(_short(call)))
+        for call in alone:
+            if _changes_in_place(home, call, {n for n in names if not PLAIN.search(n)}):
+                close(call, _ALONE.format(_short(call)))
+    _statistics(module, divided, names)
+
+
+def _shared_nodes(divided: Sequence[Divided]) -> Iterator[ast.AST]:
+    """The nodes of what all ranks do."""
+    for d in divided:
+        for part in d.parts():
+            yield from ast.walk(part)
+
+
+def _by_one(module: Module, node: ast.AST) -> ast.expr | None:
+    """The condition in its function because of which one of several processes does something."""
+    test = every_guard(module, node, HERE)[0]
+    return test if test is not None and distributed_test(test) is not False else None
+
+
+def _changes_in_place(module: Module, call: ast.Call, names: set[str]) -> bool:
+    """Whether a call changes what is evaluated in place: ``for a, b in zip(ema.parameters(), ..): a.mul_(0.5)``."""
+    name = last_name(call.func)
+    if not name.endswith("_") or name.startswith("_"):
+        return False
+    test = _by_one(module, call)
+    own = [n for n in (call, *module.around(call)) if isinstance(n, ast.stmt)]
+    under = own[: next((i for i, n in enumerate(own) if any(test is m for m in ast.walk(n))), len(own))]
+    return bool(under) and bool(names & {n.id for n in ast.walk(under[-1]) if isinstance(n, ast.Name)})
+
+
+def _statistics(module: Module, divided: Sequence[Divided], names: set[str]) -> None:
+    """A model outside of its DistributedDataParallel: the statistics of its BatchNorm are each rank's own."""
+    text = "".join(m.text for m in module.fellows)
+    if not _NORMED.search(text) or "SyncBatchNorm" in text or "SyncBN" in text:
+        return
+    wraps = [c for m in module.fellows for c in m.calls if m.callee(c) & WRAPPERS_DDP]
+    inner: set[str] = set()
+    for wrap in wraps:
+        if any(k.arg == "broadcast_buffers" and ast.unparse(k.value) == "False" for k in wrap.keywords):
+            close(wrap, "with broadcast_buffers=False the statistics of BatchNorm are each rank's own")
+        statement = module.home(wrap).statement(wrap)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        wrapped = wrap.args[0] if wrap.args else None
+        if isinstance(wrapped, ast.Name) and wrapped.id not in {ast.unparse(t) for t in targets}:
+            inner.add(wrapped.id)
+    for n in _shared_nodes(divided):
+        read = isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
+        named = isinstance(n, ast.Name) and n.id in inner & names
+        if read and (named or (isinstance(n, ast.Attribute) and n.attr == "module" and wraps)):
+            close(n, _UNWRAPPED.format(ast.unparse(n)))
+
+
+def _named(node: ast.AST) -> set[str]:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return {node.id} if isinstance(node, ast.Name) and node.id != "self" else set()
+
+
+def _is_result(call: ast.Call) -> bool:
+    """Whether a call is of a counter or a bar, which holds no weights: ``pbar.update(1)``, ``best.update(acc=acc)``."""
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if receiver is None:
+        return False
+    text = ast.unparse(receiver).lower()
+    return bool(re.search(r"bar|result|metric|meter|log|stat|score|history|tracker", text))
+
+
+def _short(call: ast.Call) -> str:
+    return " ".join(ast.unparse(call.func).split())
+
+
+__all__ = ["same_weights"]
