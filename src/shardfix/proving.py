@@ -179,6 +179,8 @@ def _doubts(site: Site) -> tuple[tuple[str, str], ...]:
         found.append(("unsharded", why))
     elif site.role == "unknown" and not site.kinds - {"none"} and not site.batch_arms and not _trains_too(site):
         found.append(("unsharded", "whether that is meant is not shown, since nothing shows what it is for"))
+    if site.role == "unknown" and not _trains_too(site):
+        found.append(("frozen-epoch", "whether it trains is not shown, and an evaluation may keep its order"))
     if site.role == "eval" and site.shown_role.guessed:
         found.append(("shuffled-eval", "that it evaluates is not shown but guessed"))
     return tuple(found)
@@ -259,7 +261,7 @@ def _of_one_process(site: Site) -> bool:
     """Whether one process alone builds the loader, or reads it: there is nothing to share."""
     if main_process_guard(site.module, site.call) is not None:
         return True
-    readers = site.flow.of("iterate", "next")
+    readers = site.flow.of("iterate", "next") or site.flow.of("argument")
     return bool(readers) and all(main_process_guard(site.module, use.node) is not None for use in readers)
 
 

@@ -54,7 +54,7 @@ PROGRAMS: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "an evaluation whose ranks are put together": (
         GROUP
-        + EVALUATES.format("    dist.all_reduce(right)\n")
+        + EVALUATES.format("    dist.all_reduce(right)\n    right = right / dist.get_world_size()\n")
         + "evaluate(net, DataLoader(ds, batch_size=4, sampler=SequentialSampler(ds)))",
         (
             "unproven",
@@ -128,6 +128,24 @@ PROGRAMS: dict[str, tuple[str, tuple[str, str, str]]] = {
             "the program chooses that sampler there, by a condition that says nothing of processes",
         ),
     ),
+    "told by an object that keeps what it was made for": (
+        GROUP
+        + "class Data:\n    def __init__(self, data, train):\n        self.train = train\n"
+        + "        self.sampler = DistributedSampler(data, shuffle=train)\n"
+        + "        self.loader = DataLoader(data, batch_size=4, sampler=self.sampler)\n"
+        + "    def start(self, epoch):\n        if self.train:\n            self.sampler.set_epoch(epoch)\n"
+        + "        return self.loader\n"
+        + "train, val = Data(ds, True), Data(dv, False)\n"
+        + EPOCHS.format("", "train.start(epoch)")
+        + "    for batch in val.start(epoch):\n        print(batch)\n",
+        ("proven", "", "2 and 3 ranks read every sample once an epoch, 1 padded at 25 samples on 2 ranks"),
+    ),
+    "read for what is not shown": (
+        GROUP + "def loader():\n    return DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds, shuffle=True))\n"
+        "def retrieve(batches):\n    return [index(batch) for batch in batches]\n"
+        "for epoch in range(9):\n    retrieve(loader())\n",
+        ("unproven", "", FROZEN.format("") + "; whether it trains is not shown, and an evaluation may keep its order"),
+    ),
     "told nowhere": (
         GROUP + "loader = DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds))" + EPOCHS.format("", "loader"),
         ("refuted", "frozen-epoch", FROZEN.format("")),
@@ -178,4 +196,9 @@ def test_a_loader_that_a_test_makes_is_not_refuted(tmp_path: Path) -> None:
 def test_what_is_built_after_an_assertion_of_one_process_is_not_shared(tmp_path: Path) -> None:
     program = "several = multi_gpu\nif args.one:\n    assert not multi_gpu, 'one process only'\n"
     program += "    loader = DataLoader(ds, batch_size=4)\n    for batch in loader:\n        net(batch)\n"
+    assert proven(tmp_path, {"case.py": GROUP + program}) == {}
+
+
+def test_what_one_rank_alone_hands_to_an_evaluation_is_not_shared(tmp_path: Path) -> None:
+    program = "loader = DataLoader(ds, batch_size=4)\nif dist.get_rank() == 0:\n    evaluate(loader)\n"
     assert proven(tmp_path, {"case.py": GROUP + program}) == {}

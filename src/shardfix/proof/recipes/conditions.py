@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.names import DATA_LOADER, SAMPLER_KINDS, last_name
 from shardfix.analysis.loaders.samplers import arms
 from shardfix.analysis.programs.processes import distributed_test
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from shardfix.proof.recipes.slice import Slicer
 
 _ISINSTANCE = frozenset({*SAMPLER_KINDS, DATA_LOADER, "torch.utils.data.IterableDataset"})
+
+
+def _plain(d: Definition) -> bool:
+    return d.kind == "assign" and d.index is None and not isinstance(d.statement, ast.AugAssign)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,9 @@ class Conditions:
             bound = self.slicer.attempt(lambda: self.slicer.need(node, lambda v: self.boolean(v, depth + 1), depth + 1))
             if bound is not None:
                 return bound
+            (d, *more) = [*self.slicer.definitions(node), None]
+            if self.slicer.closed and d is not None and more == [None] and _plain(d) and d.value is not None:
+                return self.boolean(d.value, depth + 1)  # what is built is done: its value stands in its place
         known = exact(self.slicer.module, node)
         if known is None or isinstance(known, (bool, int)):
             return ast.Constant(bool(known))

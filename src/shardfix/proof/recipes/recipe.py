@@ -72,7 +72,7 @@ def recipe(
         root: the project's folder, absolute, where its own code may be imported and run; empty where it may not.
         everyone: whether all ranks run what a condition on the rank let one into: see Choices.
     """
-    choices = Choices(everyone=everyone)
+    choices = Choices(split=bool(after.flow.of("unpadded")), everyone=everyone)
     imports = Imports(root, (before or after).module.path) if root else None
     sliced_before: Sliced | None = None
     if before is not None:
