@@ -161,7 +161,7 @@ def imported(*args: str, cwd: Path) -> set[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
     return {line.rsplit("|", 1)[1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}

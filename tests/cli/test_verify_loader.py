@@ -78,7 +78,7 @@ def verify(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=project,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "NO_COLOR": "1"},
     )
 
@@ -173,7 +173,7 @@ def test_ranks_end_with_the_command_that_started_them(project: Path, end: signal
     wait_for(lambda: all((project / f"pid{rank}").exists() and pid_of(project, rank) for rank in (0, 1)))
     pids = [pid_of(project, rank) for rank in (0, 1)]
     command.send_signal(end)
-    command.communicate(timeout=30)
+    command.communicate(timeout=120)
     wait_for(lambda: not any(runs(pid) for pid in pids))
 
 
@@ -191,7 +191,7 @@ def runs(pid: int) -> bool:
 
 
 def wait_for(true: object) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     assert callable(true)
     while not true():
         assert time.monotonic() < deadline

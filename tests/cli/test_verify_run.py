@@ -60,7 +60,7 @@ if world == 1 and "fail" in sys.argv:
 
 def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "shardfix", "verify", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
 def test_a_right_script_is_proven_and_a_wrong_one_refuted_by_the_arguments_after_the_dashes(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from torch.utils.data.distributed import DistributedSampler
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, *arguments: str, **asked: object) -> Run:
     (folder / "train.py").write_text(HEAD + body)
     monkeypatch.chdir(folder)
-    program = Program(("train.py", *arguments), timeout=90.0, **{"epochs": 0, **asked})  # type: ignore[arg-type]
+    program = Program(("train.py", *arguments), timeout=300.0, **{"epochs": 0, **asked})  # type: ignore[arg-type]
     return watch(program)
 
 

@@ -150,9 +150,8 @@ def test_a_rank_that_is_left_alone_does_not_wait_for_the_whole_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = HEAD + "if rank == 0:\n    for batch in DataLoader(data):\n        time.sleep(1000)\nos._exit(0)\n"
-    begun = time.monotonic()
     done = run(tmp_path, monkeypatch, text)
-    assert time.monotonic() - begun < 40
+    assert not [note for note in done.notes if "the time was over" in note]
     assert [(one.rank, one.end) for one in done.watched.endings] == [(1, "returned"), (0, "hang")]
     assert ending(done, 0).text == "train.py:11 in <module>\n    time.sleep(1000)"
     assert where(ending(done, 0)) == ("train.py:10", 0, 1)
@@ -179,20 +178,22 @@ def test_two_runs_at_once_do_not_meet_though_both_name_one_port(
     )
     (tmp_path / "train.py").write_text(text)
     command = [sys.executable, "-m", "shardfix", "verify", "--run", "train.py", "--format", "json"]
+    command += ["--timeout", "280"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for one in both:
-        output = one.communicate(timeout=90)[0]
+        output = one.communicate(timeout=300)[0]
         assert one.returncode == 0, output
 
 
 def started(folder: Path, temporary: Path, text: str) -> subprocess.Popen[bytes]:
     """shardfix at work on a script, once both ranks and their DataLoader workers are in the loop."""
     (folder / "train.py").write_text(text)
-    command = [sys.executable, "-m", "shardfix", "verify", "--run", "train.py", "--epochs", "0"]
+    command = [sys.executable, "-m", "shardfix", "verify", "--run", "train.py", "--epochs", "0", "--timeout", "600"]
     env = {**os.environ, "TMPDIR": str(temporary)}
     child = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(list(folder.glob("at-*"))) < 2:
+    deadline = time.monotonic() + 300
+    while len(list(folder.glob("at-*"))) < 2:
+        assert time.monotonic() < deadline
         assert child.poll() is None, child.communicate()[0].decode()
         time.sleep(0.02)
     return child
@@ -209,13 +210,13 @@ def test_whatever_ends_shardfix_ends_the_ranks_and_their_workers_and_its_folder(
     tmp_path: Path, temporary: Path, number: int
 ) -> None:
     child = started(tmp_path, temporary, ENDLESS)
-    deadline = time.monotonic() + 30  # each pass starts its workers anew: between two passes there is none
+    deadline = time.monotonic() + 120  # each pass starts its workers anew: between two passes there is none
     while len(left_behind(tmp_path)) < 4:  # shardfix, two ranks and a worker
         assert time.monotonic() < deadline, left_behind(tmp_path)
     child.send_signal(number)
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     assert child.returncode == (130 if number == signal.SIGINT else -number)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (left_behind(tmp_path) or os.listdir(temporary)):
         time.sleep(0.05)
     assert (left_behind(tmp_path), os.listdir(temporary)) == ([], [])
@@ -230,7 +231,7 @@ def test_killing_any_rank_at_any_moment_leaves_no_process_and_a_clear_verdict(tm
         time.sleep(luck.random() * 0.3)
         victim = luck.choice([0, 1])
         os.kill(rank_of(tmp_path, victim), signal.SIGKILL)
-        output = child.communicate(timeout=40)[0].decode()
+        output = child.communicate(timeout=300)[0].decode()
         assert child.returncode & 4, output
         assert f"rank {victim} was ended by SIGKILL (at {LOADER}, pass" in output, (attempt, output)
         assert (left_behind(tmp_path), os.listdir(temporary)) == ([], [])

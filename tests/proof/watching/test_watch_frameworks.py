@@ -34,7 +34,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, **asked: objec
     (folder / "either.py").write_text(LIGHTNING)
     (folder / "train.py").write_text(HEAD + body)
     monkeypatch.chdir(folder)
-    done = watch(Program(("train.py",), timeout=120.0, **asked))  # type: ignore[arg-type]
+    done = watch(Program(("train.py",), timeout=300.0, **asked))  # type: ignore[arg-type]
     assert {one.end for one in done.watched.endings} <= {"returned", "stopped"}, done.watched.endings
     return done
 

@@ -30,6 +30,7 @@ PATIENCE_IN_VAIN = 5.0  # seconds without any movement, where all that run stand
 PATIENCE = 20.0  # the same wherever they stand: a download may keep them waiting
 Launch = Literal["ranks", "self"]
 LOOK = 0.1  # seconds between two looks
+ANSWER = 5.0  # seconds for a process to say where it stands
 IDLE = 0.15  # of a processor: what waits in a collective uses less
 _REGIME = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "TORCHELASTIC_RUN_ID")
 _FRAME = re.compile(r'^  File "(?P<path>.*)", line (?P<line>\d+) in (?P<name>.+)$')
@@ -205,10 +206,22 @@ def _stacks(processes: Processes, folder: Path) -> dict[int, str]:
     """Where each process stands, by its number."""
     before = {path: path.stat().st_size for path in folder.glob("stacks-*")}
     numbers = {path: int(path.name.partition("-")[2]) for path in before}
+    running = processes.busy()
     processes.signal(numbers.values(), signal_for_stacks())
-    time.sleep(0.3)
+    _settle({path: size for path, size in before.items() if numbers[path] in running})
     said = {numbers[path]: path.read_bytes()[size:].decode(errors="replace") for path, size in before.items()}
     return {pid: text for pid, text in said.items() if text}
+
+
+def _settle(before: Mapping[Path, int]) -> None:
+    """Wait until each of these files has grown and grows no more: a process that gets no processor answers late."""
+    deadline = time.monotonic() + ANSWER
+    sizes: dict[Path, int] = {}
+    while time.monotonic() < deadline:
+        last, sizes = sizes, {path: path.stat().st_size for path in before}
+        if sizes == last and all(sizes[path] > size for path, size in before.items()):
+            return
+        time.sleep(LOOK)
 
 
 def _waits_for_others(stack: str) -> bool:
