@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from shardfix.proof.judging.judge import judge
-from shardfix.proof.model import Observation, Program, Recipe, observation_from_json
+from shardfix.proof.model import Observation, Program, Proof, Recipe, observation_from_json
 from shardfix.proof.running.launch import Verifier
 
-FEW = 1
+KINDS = (0, 1, 2, 3, 4)
 
 
-def loaders(number: int, kinds: tuple[int, ...] = (0, 1, 2, 3, 4)) -> list[Recipe]:
+def loaders(number: int, kinds: tuple[int, ...] = KINDS) -> list[Recipe]:
     """Recipes of which no two are alike, so that nothing is known from another one: five kinds, in turn."""
     return [recipe(n, kinds[n % len(kinds)]) for n in range(number)]
 
@@ -48,16 +50,59 @@ def recipe(n: int, kind: int) -> Recipe:
     return Recipe(f"loader {n}", owner, "train", "stands", None, program, needs_accelerate=prepared)
 
 
-def launch(recipes: list[Recipe]) -> tuple[float, float, list[Any]]:
-    """The seconds until all is proven, those of the worker's processes, and the observations as they come."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class Launch:
+    """One launch of an interpreter that is asked to prove one loader of each kind, then all of them.
+
+    ``started`` is how long it takes until the first proofs are there (imports, forks, rendezvous), in seconds. The
+    others are what each further loader takes: ``wall`` time, processor time of the worker and its ranks (``used``),
+    and of the process that asks (``asking``: it writes recipes, reads and judges).
+    """
+
+    started: float
+    wall: float
+    used: float
+    asking: float
+    verdicts: Counter[str]
+
+
+def launch(number: int, kinds: tuple[int, ...] = KINDS) -> Launch:
+    few, many = loaders(len(kinds), kinds), loaders(number, kinds)
+    begun = time.perf_counter()
     with Verifier(timeout=600) as verifier:
-        seen = verifier.observe(recipes)
-        wall = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall, used, seen
+        verifier.prove(few)
+        marks = [marked(verifier)]
+        proofs: list[Proof] = []
+        for recipes in (few, many):
+            proofs = verifier.prove(recipes)
+            marks.append(marked(verifier))
+    of_few, of_all = (difference(*pair) for pair in pairwise(marks))
+    wall, used, asking = ((b - a) / (number - len(few)) for a, b in zip(of_few, of_all, strict=True))
+    return Launch(marks[0].wall - begun, wall, used, asking, Counter(proof.verdict for proof in proofs))
+
+
+class Mark(NamedTuple):
+    wall: float
+    used: float
+    asking: float
+
+
+def marked(verifier: Verifier) -> Mark:
+    return Mark(time.perf_counter(), used_by(verifier), time.process_time())
+
+
+def difference(one: Mark, other: Mark) -> Mark:
+    return Mark(*(b - a for a, b in zip(one, other, strict=True)))
+
+
+def used_by(verifier: Verifier) -> float:
+    """The processor time of the worker, and of its ranks that have ended, in seconds; 0 where /proc does not tell."""
+    assert verifier._worker is not None
+    try:
+        text = Path(f"/proc/{verifier._worker.pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    return sum(map(int, text.rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -75,35 +120,41 @@ def imports() -> float:
 
 
 def report(number: int, rounds: int) -> None:
-    many = loaders(number)
-    first, wall, used, torch = [], [], [], []
-    seen: list[Any] = []
+    apart = {
+        "all kinds, 4:1": KINDS,
+        "with a DistributedSampler": KINDS[:4],
+        "prepared by accelerate": KINDS[4:],
+    }
+    found: dict[str, list[Launch]] = {name: [] for name in apart}
+    torch = []
     for _ in range(rounds):  # in turn, so that what else the machine does falls on all of them
         torch.append(imports())
-        few = launch(many[:FEW])
-        whole = launch(many)
-        first.append(few[0])
-        wall.append((whole[0] - few[0]) / (number - FEW))
-        used.append((whole[1] - few[1]) / (number - FEW))
-        seen = whole[2]
+        for name, kinds in apart.items():
+            found[name].append(launch(number, kinds))
     middle = statistics.median
-    alone = {name: loaders(number, kinds) for name, kinds in (("DistributedSampler", (0, 1, 2, 3)), ("prepared", (4,)))}
-    apart = {name: (launch(all_of)[0] - middle(first)) / (number - FEW) for name, all_of in alone.items()}
-    observed: list[list[Observation]] = [o for o in seen if not isinstance(o, str)]
+    mixed = found["all kinds, 4:1"]
+    many = loaders(number)
+    with Verifier(timeout=600) as verifier:
+        observed = [seen for seen in verifier.observe(many) if not isinstance(seen, str)]
     runs = sum(len(o.ranks) for one in observed for o in one) / number
     judging = seconds(lambda: [judge(r, o) for r, o in zip(many, observed, strict=True)]) / number
     lines = [json.dumps([_as_sent(o) for o in one]) for one in observed]
     reading = seconds(lambda: [observation_from_json(o) for line in lines for o in json.loads(line)]) / number
-    verdicts = Counter(judge(r, o).verdict for r, o in zip(many, observed, strict=True))
-    print(f"{number} loaders in one launch, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}: {dict(verdicts)}")
-    print(f"import torch and accelerate          {middle(torch) * 1000:7.0f} ms")
-    print(f"fork, rendezvous and {FEW} loader        {(middle(first) - middle(torch)) * 1000:7.0f} ms beside that")
-    print(f"each further loader                  {middle(wall) * 1000:7.2f} ms, {min(wall) * 1000:.2f} at best")
-    for name, each in apart.items():
-        print(f"  if all are {name:25} {each * 1000:7.2f} ms")
-    print(f"  in all ranks together              {middle(used) * 1000:7.2f} ms of processor time, {runs:.0f} runs")
-    print(f"  its observations read from JSON    {reading * 1000:7.2f} ms of processor time")
-    print(f"  judged                             {judging * 1000:7.2f} ms of processor time")
+    load = os.getloadavg()[0]
+    print(f"{number} loaders in one launch, {os.cpu_count()} cores, load {load:.1f}: {dict(mixed[-1].verdicts)}")
+    print(f"import torch and accelerate {middle(torch) * 1000:.0f} ms")
+    started = (middle(one.started for one in mixed) - middle(torch)) * 1000
+    print(f"the first {len(KINDS)} loaders {started:.0f} ms beside that")
+    print("each further loader, in ms: wall (at best), processor time of worker and ranks, of who asks and judges")
+    for name, launches in found.items():
+        best = min(one.wall for one in launches) * 1000
+        wall = middle(one.wall for one in launches) * 1000
+        used = middle(one.used for one in launches) * 1000
+        asking = middle(one.asking for one in launches) * 1000
+        print(f"  {name:27} {wall:6.2f} ({best:.2f}) {used:7.2f} {asking:7.2f}")
+    print(
+        f"of who asks: {reading * 1000:.2f} to read the {runs:.0f} runs of a loader, {judging * 1000:.2f} to judge them"
+    )
 
 
 def _as_sent(observation: Observation) -> dict[str, Any]:

@@ -351,6 +351,12 @@ def test_a_program_has_no_way_to_open_print_or_import() -> None:
     ]
 
 
+def test_a_program_that_cannot_be_compiled_is_unproven_and_the_next_one_is_judged() -> None:
+    bad, good = prove([recipe("bad", None, Program("loader = (")), recipe("good", None, EVAL)])
+    assert (bad.verdict, good.verdict) == ("unproven", "proven")
+    assert bad.reasons[0].startswith("2 ranks, 24 samples: rank 0 raises SyntaxError: '(' was never closed")
+
+
 def session_members(session: int) -> list[int]:
     """The live processes of a session, from /proc."""
     members = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 PROBE = 24  # a multiple of W*B for the commonest small batch sizes
 EPOCHS = 3  # at the size that is a multiple of ranks times batch size: a schedule of two epochs shows in the third
@@ -13,8 +12,7 @@ FEWER = 2  # at the other sizes, which are for padding and for steps: what a pas
 LARGEST = 1 << 13  # a pass over more samples would take seconds
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(NamedTuple):
     """One run of a variant of a recipe; ``unknown`` are its booleans and what they are taken to be.
 
     A ``probe`` is there to tell the batch size, and is read only if its size is one that tells right from wrong.
@@ -38,7 +36,7 @@ def observe(
     places = [(world, True) for world in worlds] or [(1, False)]
     rows = [tuple(row.items()) for row in assignments(list(recipe["unknown"]))]
     probed = yield [Ask(v, *places[0], PROBE, row, probe=True) for row in rows for v in reversed(variants)]
-    seen = {replace(ask, probe=False): result for ask, result in probed.items() if result["read"]}
+    seen = {ask._replace(probe=False): result for ask, result in probed.items() if result["read"]}
     # the project's own code may keep anything from one pass to the next; and an order that is to be seen to repeat is
     # looked for at every size
     fewer = FEWER if recipe["imports"] is None and recipe["expect"] != "frozen-epoch" else EPOCHS
@@ -79,14 +77,14 @@ def observe(
     for pair in (pair for row in rows for pair in alone[row]):
         failed = [any(r["error"] or r["stopped"] for r in seen[ask]["ranks"]) for ask in pair]
         if (all(failed) or (any(failed) and recipe["group"] == "always")) and not recipe["worlds"]:
-            again += [replace(ask, grouped=True) for ask in pair]
+            again += [ask._replace(grouped=True) for ask in pair]
     seen.update((yield again))
     order: list[Ask] = []
     for row in rows:
         order += [ask for place in places for pair in shared[row, place] for ask in pair]
         for pair in alone[row]:
             order += pair
-            order += [inside for ask in pair if (inside := replace(ask, grouped=True)) in again]
+            order += [inside for ask in pair if (inside := ask._replace(grouped=True)) in again]
     return [
         {
             "variant": ask.variant,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from .forking import Forked
 from .program import NOT_BUILT, Program, Task
-from .serving import frame_of, serve
+from .serving import frame_of, serve, unframed
 from .standard_input import STDIN, ParentGone
 
 STAGES = (
@@ -29,7 +29,7 @@ STAGES = (
     "while it waited for a batch",
     "while the project's code was imported",
 )
-NOTHING: dict[str, Any] = {"epochs": "[]", "error": "", "where": "", "unable": "", "value": None, "share": None}
+NOTHING: dict[str, Any] = {"epochs": "[]", "error": "", "where": "", "unable": "", "value": "null", "share": None}
 STARVED = 6  # times as long where the machine does not let a rank run
 LOOKED_AFTER = 0.25  # seconds after which ranks that say nothing are looked at
 IMPORTING = 5  # times as long as a rank may take for any other step
@@ -125,8 +125,8 @@ class Batch:
         """What a rank has to say: answers, or its end."""
         chunk = os.read(self.forked.answers[rank], 1 << 16)
         self.moved = time.monotonic()
-        *lines, self.parts[rank] = (self.parts[rank] + chunk).split(b"\n")
-        self.answers[rank] += map(json.loads, lines)
+        answers, self.parts[rank] = unframed(self.parts[rank] + chunk)
+        self.answers[rank] += answers
         if not chunk:
             self.ended[rank] = how_it_ended(*self.forked.ended(rank))
             selector.unregister(self.forked.answers[rank])

@@ -56,7 +56,6 @@ def work(job: dict[str, Any], emit: Emit) -> None:
             else:
                 yield number, recipe
 
-    gc.collect()
     gc.freeze()  # torch's objects are many, and none of them goes
     runs = Runs(job["patience"])
     try:
@@ -115,7 +114,7 @@ def run_cells(job: dict[str, Any], emit: Emit) -> None:
             patience = min(job["patience"], 1.5) if cell["waits"] else job["patience"]
             ranks = group.run(Task(program, cell["size"], cell["epochs"]), patience)["ranks"]
             for rank in ranks:
-                rank["epochs"] = json.loads(rank["epochs"])
+                rank.update(epochs=json.loads(rank["epochs"]), value=json.loads(rank["value"]))
             emit({"kind": "cell", "cell": number, "ranks": ranks})
             if "program" in cell and any(rank["stopped"] for rank in ranks):
                 stuck.add(cell["program"])  # what has hung once is not waited for again

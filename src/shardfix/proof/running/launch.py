@@ -12,16 +12,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from shardfix.proof.judging.judge import judge, unproven
 from shardfix.proof.model import Observation, Proof, RankRun, Recipe, observation_from_json, recipe_to_json
 
 IMPORTING = "while the project's code was imported"  # as the worker says it
+Found = TypeVar("Found")
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -83,6 +85,7 @@ class Verifier:
         self._worker: subprocess.Popen[bytes] | None = None
         self._results = -1
         self._pending = b""
+        self._lines: deque[bytes] = deque()
         self._ready = False
 
     def __enter__(self) -> Verifier:
@@ -144,6 +147,7 @@ class Verifier:
     def _forget(self) -> None:
         self._worker = None
         self._pending = b""
+        self._lines.clear()
         self._ready = False
         os.close(self._results)
         self._errors.close()
@@ -155,49 +159,47 @@ class Verifier:
         A loader that hangs, a rank that dies and a launch that takes too long are verdicts. The worker is
         ended whenever this is left by an exception (Ctrl-C too).
         """
-        return [_judged(recipe, seen) for recipe, seen in zip(recipes, self.observe(recipes), strict=True)]
+        return self._each(recipes, _judged)
 
     def observe(self, recipes: Sequence[Recipe]) -> list[list[Observation] | str]:
         """Run all recipes in one launch; what was read of each one, or why nothing was, in their order."""
-        if not recipes:
-            return []
+        return self._each(recipes, lambda recipe, seen: seen)
+
+    def _each(self, recipes: Sequence[Recipe], take: Callable[[Recipe, list[Observation] | str], Found]) -> list[Found]:
+        """What is made of each recipe's observations, which is done while the ranks go on with the next."""
+        found: dict[int, Found] = {}
         try:
-            return self._observe(recipes)
+            for number, seen in self._answers(recipes):
+                found[number] = take(recipes[number], seen)
         except BaseException:
             self.close()
             raise
+        return [found[number] for number in range(len(recipes))]
 
-    def _observe(self, recipes: Sequence[Recipe]) -> list[list[Observation] | str]:
+    def _answers(self, recipes: Sequence[Recipe]) -> Iterator[tuple[int, list[Observation] | str]]:
+        """The observations of each recipe, or why there are none, by its number, as they come."""
+        if not recipes:
+            return
         deadline = time.monotonic() + self.timeout
         self.start()
-        answers: dict[int, dict[str, Any]] = {}
+        left = set(range(len(recipes)))
         begun: set[int] = set()
-        why = ""
         if self._wait_until_ready(deadline):
             self._send(recipes)
             for message in self._messages(deadline):
                 if message["kind"] == "begin":
                     begun.add(message["recipe"])
                 elif message["kind"] == "recipe":
-                    answers[message["recipe"]] = message
+                    left.discard(message["recipe"])
+                    yield message["recipe"], message["error"] or observations_of(message)
                 elif message["kind"] == "done":
                     break
-        if len(answers) < len(recipes):
+        if left:
             why = self._why_it_ended(deadline)
             self.close()
-        found: list[list[Observation] | str] = []
-        for number in range(len(recipes)):
-            answer = answers.get(number)
-            if answer is None:
+            for number in sorted(left):
                 place = "while this loader ran" if number in begun else "before this loader's turn"
-                found.append(f"{why} {place}")
-            elif answer["error"]:
-                found.append(answer["error"])
-            else:
-                for run in (run for item in answer["observations"] for run in item["ranks"]):
-                    run["epochs"] = json.loads(run["epochs"])  # which the worker handed on as the rank wrote it
-                found.append([observation_from_json(item) for item in answer["observations"]])
-        return found
+                yield number, f"{why} {place}"
 
     def hear(self, job: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
         """Hand the worker a job that holds no recipes; its messages, and why they ended early, if they did."""
@@ -243,15 +245,15 @@ class Verifier:
         with selectors.DefaultSelector() as selector:
             selector.register(self._results, selectors.EVENT_READ)
             while True:
-                while b"\n" in self._pending:
-                    line, _, self._pending = self._pending.partition(b"\n")
-                    yield json.loads(line)
+                while self._lines:
+                    yield json.loads(self._lines.popleft())
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     return
                 chunk = os.read(self._results, 1 << 20)
                 if not chunk:
                     return
-                self._pending += chunk
+                *lines, self._pending = (self._pending + chunk).split(b"\n")
+                self._lines.extend(lines)
 
     def _why_it_ended(self, deadline: float) -> str:
         assert self._worker is not None
@@ -264,6 +266,13 @@ class Verifier:
             raise VerifierError(f"{self.python} ended with exit code {code} before it was ready:\n{text[-2000:]}")
         last = text.splitlines()[-1] if text else "it said nothing"
         return f"the worker ended with exit code {code} ({last})"
+
+
+def observations_of(message: Mapping[str, Any]) -> list[Observation]:
+    """What was read of a recipe, as the worker hands it on: what each rank read is JSON within JSON."""
+    for run in (run for observation in message["observations"] for run in observation["ranks"]):
+        run["epochs"] = json.loads(run["epochs"])
+    return [observation_from_json(observation) for observation in message["observations"]]
 
 
 def _judged(recipe: Recipe, seen: list[Observation] | str) -> Proof:

@@ -7,8 +7,7 @@ import json
 import os
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Callable  # noqa: UP035 - Python 3.8 can't subscript the other one
+from typing import Any, Callable, NamedTuple  # noqa: UP035 - Python 3.8 can't subscript the other one
 
 from .asking import sizes_for
 
@@ -26,8 +25,7 @@ INTEGERS = {int}
 JSON = json.JSONEncoder(separators=(",", ":"))  # made once: what an answer holds is little
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """What tells one program from another, whatever size it is run at; the ranks get its texts as code."""
 
     build: Any
@@ -37,8 +35,7 @@ class Program:
     unknown: tuple[tuple[str, bool], ...] = ()
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One run of a program on a dataset of ``size`` samples.
 
     A ``probe`` is run to learn the batch size; it is read only if its own size turns out to be among those that tell
@@ -56,7 +53,7 @@ def run_program(
 ) -> dict[str, Any]:
     """Build the loader, read it for some epochs, say what came; a program's exception is its answer.
 
-    What was read (``epochs``) is JSON already: only whoever judges it looks into it.
+    What was read (``epochs``) and worked out (``value``) is JSON already: only whoever judges it looks into it.
 
     Args:
         folders: what a trusted program imports from.
@@ -100,7 +97,7 @@ def run_program(
         error = words_of(exception)
         where = line_of(exception, folders)
     # a name that no recipe may bind: what a program has worked out from what it read, ready for JSON
-    value = names.get("__value__")
+    value = JSON.encode(names["__value__"]) if "__value__" in names else "null"
     about = {"where": where, "unable": unable, "share": share, "value": value, "read": read}
     return {"epochs": JSON.encode(epochs), "error": error, "declared": said, **about}
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from .forking import Seat
 from .gloo import become_rank, forget_accelerators, seed_everything
-from .program import JSON, Program, Task, run_program
+from .program import Program, Task, run_program
 from .program_names import ACCESSED, namespace
 
 KEPT_VARIABLES = (
@@ -37,6 +37,11 @@ def serve(seat: Seat, world: int, grouped: bool, imports: tuple[str, ...] | None
             del os.environ[name]
         importlib.util.find_spec = functools.lru_cache(maxsize=None)(importlib.util.find_spec)
         torch.autograd.profiler.record_function = NoRecord  # type: ignore[assignment,misc]
+        # each pass asks the group for its size, for pipes of data only
+        loading: Any = torch.utils.data.dataloader
+        if hasattr(loading, "_get_distributed_settings"):
+            settings = loading._get_distributed_settings()
+            loading._get_distributed_settings = lambda: settings
     gc.freeze()
     gc.disable()  # what a program leaves is little, and is looked for now and then
     if imports:
@@ -66,7 +71,7 @@ def serve(seat: Seat, world: int, grouped: bool, imports: tuple[str, ...] | None
                 if said["error"]:
                     accelerators.forget()
                 said["collectives"] = None if before is None else counted(world, grouped) - before
-                outbox.put(JSON.encode(said).encode() + b"\n")
+                outbox.put(framed(said))
                 at(0, 0, 0, 0)
                 count += 1
                 if count % 256 == 0:
@@ -87,8 +92,26 @@ def frame_of(tasks: list[Task]) -> bytes:
             code = map(compiled_if_it_can_be, (last.build, last.each_epoch, last.prelude))
             programs.append((*code, last.accelerate, last.unknown, []))
         programs[-1][-1].append((task.size, task.epochs, task.probe))
-    data = marshal.dumps(programs)  # the ranks are of the same interpreter
+    return framed(programs)
+
+
+def framed(message: Any) -> bytes:
+    """A message between the ranks and their parent, which are of the same interpreter, after its length."""
+    data = marshal.dumps(message)
     return LENGTH.pack(len(data)) + data
+
+
+def unframed(data: bytes) -> tuple[list[Any], bytes]:
+    """The messages that are whole, and what is left of the data."""
+    messages = []
+    at = 0
+    while len(data) - at >= LENGTH.size:
+        (length,) = LENGTH.unpack_from(data, at)
+        if len(data) - at - LENGTH.size < length:
+            break
+        at += LENGTH.size + length
+        messages.append(marshal.loads(data[at - length : at]))
+    return messages, data[at:]
 
 
 def tasks_from(inbox: BinaryIO) -> Iterator[list[Task]]:
