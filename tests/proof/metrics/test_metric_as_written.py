@@ -289,6 +289,12 @@ def proofs() -> dict[str, MetricProof]:
     asked["a loop over classes in the loop"] = recipe(CLASSES)
     asked["a loss that is made elsewhere"] = recipe(LOSS, "criterion = torch.nn.CrossEntropyLoss().cuda()")
     asked["the accuracy that everybody copies"] = recipe(TOP, ACCURACY)
+    norm = "import torch.nn as nn\nnet = nn.BatchNorm1d(1)\n"
+    asked["a model handed on"] = recipe(
+        ONE_COUNT.replace("    s +=", "    ema(model)\n    s +="), "from some import ema"
+    )
+    asked["a model in training"] = recipe(ONE_COUNT, norm)
+    asked["a model set to evaluation"] = recipe(ONE_COUNT.replace("s = 0", "model.eval()\ns = 0"), norm)
     asked["a meter that asks for its group"] = recipe(
         METERED, METER.format(guard="if not dist.is_initialized(): return\n        ")
     )
@@ -317,7 +323,7 @@ def proofs() -> dict[str, MetricProof]:
 
 OTHERS = (
     *("divided rightly by the caller", "a meter that asks for its group", "a loop over classes in the loop"),
-    *("a loss that is made elsewhere", "the accuracy that everybody copies"),
+    *("a model set to evaluation", "a loss that is made elsewhere", "the accuracy that everybody copies"),
 )
 
 
@@ -330,7 +336,9 @@ def test_a_sum_over_the_samples_is_proven_by_the_programs_own_expressions(
     assert not any("==" in stand_in.expression for stand_in in proof.stand_ins)
 
 
-@pytest.mark.parametrize("name", [*DIFFERENT, "divided by the caller", "summed again by the caller"])
+@pytest.mark.parametrize(
+    "name", [*DIFFERENT, "divided by the caller", "summed again by the caller", "a model in training"]
+)
 def test_a_value_that_goes_by_the_batches_is_refuted(proofs: dict[str, MetricProof], name: str) -> None:
     proof = proofs[name]
     assert proof.verdict == "refuted"
@@ -357,6 +365,7 @@ def test_a_reduction_that_needs_a_group_is_refuted(proofs: dict[str, MetricProof
         ("samples put together by the project", "`pad` puts samples together one by one"),
         ("told to an object that is not seen", "`keeper.put(s)` changes nothing of what it is given"),
         ("made by a library that is not seen", "`collect(s, 7)` makes nothing of other ranks' values"),
+        ("a model handed on", "`ema(model)` does not change `model`"),
         ("noise", "`torch.randn(2)` gives the same on all ranks"),
         ("a loss that is changed", "`criterion(model(x), y)` gives a mean over the samples"),
     ],

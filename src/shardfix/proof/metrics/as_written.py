@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from shardfix.analysis.code.names import arguments_of
 from shardfix.analysis.loops.accumulation import root_of
 from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.modes import may_train, trains_inside
+from shardfix.analysis.metrics.networks import gives_rows
 from shardfix.proof.metrics.adding import changed_by
 from shardfix.proof.metrics.granted import is_given, of_batches, read_behind, timed, within
 from shardfix.proof.metrics.literal import Literal
@@ -51,6 +54,13 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
             starts.append(assign(loop.known.track(n.id), loop.outside.value(found[0].value)))
     batchy = of_batches(loop.module, loop.node)
     behind = read_behind(loop.module, loop.node)
+    if may_train(loop.module, loop.node) or trains_inside(loop.module, loop.node) is not None:
+        if loop.after.stands:
+            loop.known.assumed.append("the model gives a row by its sample alone, though it is not set to evaluation")
+        else:
+            training = ast.Subscript(name("TRAINING"), ast.Constant(0), ast.Store())
+            starts.append(ast.Assign([training], ast.Constant(True), lineno=0))
+            loop.known.stand_ins["the model's mode"] = "training, since nothing sets it to evaluation"
     tellers = told_metrics(loop.module, loop.node)
     for text in tellers:
         starts.append(assign(loop.known.track(text), call(name("TELLER"))))
@@ -70,7 +80,12 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
             return [] if by_clock else None
         return changed_by(loop, write, literal.value, ast.Name(loop.known.tracked[write.name], ast.Store()))
 
+    models = {ast.unparse(n.func) for n in inside if isinstance(n, ast.Call) and gives_rows(loop.module, n)}
+
     def untracked(node: ast.Call) -> None:
+        changed = [a for a in arguments_of(node) if ast.unparse(a) in models]
+        if changed:
+            loop.known.assumed.append(f"`{text_of(node)}` does not change `{text_of(changed[0])}`")
         if not is_given(node, batchy):
             return
         told_of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)

@@ -186,7 +186,8 @@ def shown(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, dict) and "called" in value:
         rows = [len(given) for given in value.get("given", ()) if isinstance(given, list) and given[:1] != ["called"]]
-        return f"{value['called']}({rows[0]} rows)" if rows else f"{value['called']}(..)"
+        words = value["called"] if len(value["called"]) <= 40 else f"{value['called'][:37]}..."
+        return f"{words}({rows[0]} rows)" if rows else f"{words}(..)"
     if (
         isinstance(value, list)
         and len(value) == 2

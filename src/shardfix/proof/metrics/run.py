@@ -229,6 +229,7 @@ for _name, _text in (("_shardfix_stand_ins", {stand_ins!r}), ("_shardfix_evaluat
         sys.modules[_name] = _module
     globals().update({{key: value for key, value in vars(sys.modules[_name]).items() if not key.startswith("_")}})
 READ.clear()
+TRAINING[0] = False
 """
 
 

@@ -101,6 +101,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], bool
     )
 ]
 SHAPE: list[int] = [0]
+TRAINING: list[bool] = [False]  # whether the model is left in training
 
 
 def RANDOM(seed: str | bytes, shape: tuple[int, ...], kind: str) -> Any:
@@ -210,7 +211,8 @@ def MODEL(name: str, *given: Any, **named: Any) -> Any:
     shape, _, whole, _, unit = SHAPES[SHAPE[0]]
     middle = 0.0 if unit else 1.0 if whole else 0.5  # that of the labels: differences have either sign
     seeds = [name.encode() + b"".join(t[i].numpy().tobytes() for t in rows) for i in range(number)]
-    return torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") + middle for seed in seeds])
+    made = torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") + middle for seed in seeds])
+    return made - made.mean(0) if TRAINING[0] and number > 1 else made  # as a layer does that norms by its batch
 
 
 def SUM_OF(name: str, *given: Any, **named: Any) -> Any:
