@@ -259,3 +259,26 @@ def test_a_function_that_reads_the_batch_from_around_it() -> None:
 )
 def test_an_output_of_a_model_by_its_number(before: tuple[str, ...], kind: str) -> None:
     assert value("o[1]", *before).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        pytest.param(("    rows.append(int(a) + 1)",), "samples", id="one for each"),
+        pytest.param(("    b = a * 2", "    rows.append([b] * len(names))"), "samples", id="of names of its own"),
+        pytest.param(("    if a > 1:", "        rows.append(a)"), "unknown", id="for some"),
+        pytest.param(("    rows.append(a)", "    rows.append(a)"), "unknown", id="two for each"),
+        pytest.param(("    for c in names:", "        rows.append(c)"), "unknown", id="several for each"),
+        pytest.param(("    rows.append(a - last)", "    last = a"), "unknown", id="beside the one before"),
+        pytest.param(("    last += a", "    rows.append(last)"), "unknown", id="added up"),
+        pytest.param(("    if a > 1:", "        break", "    rows.append(a)"), "unknown", id="up to one"),
+        pytest.param(("    rows.append(y.max())",), "unknown", id="of the batch"),
+    ],
+)
+def test_a_list_that_a_function_fills_for_each_sample(lines: tuple[str, ...], kind: str) -> None:
+    text = "\n".join(f"    {line}" for line in ("rows = []", "last = 0", "for a in y:", *lines, "return rows"))
+    found = module(f"{HEAD}def listed(y):\n{text}\nfor x, y in loader:\n    found = listed(y)\n")
+    loop = next(n for n in ast.walk(found.tree) if isinstance(n, ast.For) and ast.unparse(n.iter) == "loader")
+    last = loop.body[-1]
+    assert isinstance(last, ast.Assign)
+    assert Values(found, loop, loop).of(last.value).kind == kind

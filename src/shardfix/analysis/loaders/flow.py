@@ -427,7 +427,7 @@ class _Walker:
                 return
             if name in ITERATES or name in PROGRESS:
                 self.push(s.at(call, (ITERATOR,)))
-                if s.access == () and m.called_functions(call):  # the project's own of that name
+                if s.access == () and name in ITERATES and m.called_functions(call):  # the project's own of that name
                     self.handed(s, call, argument)
                 return
         elif is_prepare(m, call, self.prepare_functions):

@@ -32,6 +32,7 @@ _VIEWS = frozenset(
     | {"reversed", "zip", "enumerate", "dict", "atleast_1d", "atleast_2d", "tensor_split"}
 )
 _BATCHES = ("batch", "list")
+_OF_ONE = ("sample", "constant")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -168,6 +169,8 @@ def _apart(values: Values, change: _InPlace) -> bool:
     name = last_name(node.func)
     if not isinstance(node.func, ast.Attribute) or node.func.value is not change.object:
         return False  # a function that is given it
+    if name == "append" and values.fills(change.object):
+        return True  # which is how it comes to be what it is
     if value.kind in _BATCHES:
         alone = isinstance(values.module.parents.get(node), ast.Expr)
         return not (alone and name in ("clear", "popitem", "reverse", "sort", "insert", "remove"))
@@ -194,7 +197,8 @@ def _stores_apart(values: Values, target: ast.Subscript, value: Value) -> bool:
     if value.kind == "batch":
         return isinstance(index, ast.Constant) and isinstance(index.value, str) and kind in _STORED
     if value.kind == "sample":
-        return kind in ("sample", "constant") and values.of(index).kind in ("sample", "constant")
+        ends = (index.lower, index.upper, index.step) if isinstance(index, ast.Slice) else (index,)
+        return kind in _OF_ONE and all(e is None or values.of(e).kind in _OF_ONE for e in ends)
     if value.kind == "constant":
         return kind == "constant" and values.of(index).kind == "constant"
     if isinstance(index, ast.Tuple) and index.elts and isinstance(index.elts[0], ast.Slice):

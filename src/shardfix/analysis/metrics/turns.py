@@ -103,6 +103,14 @@ def iterated(values: Values, iterable: ast.expr) -> Value:
     return unknown(iterable)
 
 
+def goes_through_batch(values: Values, iterable: ast.expr) -> bool:
+    """Whether a loop over an expression goes through the batch's samples, or what a model gives for them; not through
+    the parts of one."""
+    if isinstance(iterable, ast.Call) and last_name(iterable.func) == "zip":
+        return any(_through_batch(values, a) for a in iterable.args)
+    return _through_batch(values, iterable)
+
+
 def _through_batch(values: Values, iterable: ast.expr) -> bool:
     """Whether what is gone through is the batch, sample by sample."""
     while isinstance(iterable, ast.Call) and not isinstance(iterable.func, ast.Attribute) and iterable.args:
@@ -189,4 +197,4 @@ def _moves(values: Values, generator: ast.comprehension, element: ast.expr) -> b
     return isinstance(element, ast.Name) and element.id in names and values.of(over).kind == "batch"
 
 
-__all__ = ["bound", "comprehended", "iterated"]
+__all__ = ["bound", "comprehended", "goes_through_batch", "iterated"]

@@ -30,7 +30,7 @@ from shardfix.analysis.metrics.quantities import (
     paired,
     unknown,
 )
-from shardfix.analysis.metrics.turns import bound, comprehended, iterated
+from shardfix.analysis.metrics.turns import bound, comprehended, goes_through_batch, iterated
 
 _LOOPS = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -236,6 +236,11 @@ class Values:
             return OUTPUT
         return whole.item(index if index >= 0 else None)
 
+    def fills(self, node: ast.expr) -> bool:
+        """Whether a list begins empty in the loop, and is filled there."""
+        made = self.module.bindings.reaching(node) if isinstance(node, ast.Name) else ()
+        return bool(made) and all(d.node in self.inside and self._grows(d) for d in made)
+
     def _grows(self, d: Definition) -> bool:
         """Whether a list begins empty, to be filled."""
         return isinstance(d.value, (ast.List, ast.Call)) and ast.unparse(d.value) in ("[]", "list()")
@@ -243,14 +248,48 @@ class Values:
     def _grown(self, d: Definition) -> Value:
         """A list that a function fills: what is appended, all alike."""
         added: list[Value] = []
+        each: list[bool] = []
         for reader in self.module.bindings.readers(d):
             method = self.module.parents[reader]
             call = self.module.parents[method] if isinstance(method, ast.Attribute) else None
             if isinstance(call, ast.Call) and call.func is method and isinstance(method, ast.Attribute):
-                if method.attr != "append" or len(call.args) != 1 or self.per_sample_around(call, d.statement):
+                if method.attr != "append" or len(call.args) != 1:
                     return UNKNOWN
+                through = self.per_sample_around(call, d.statement)
+                if through and not self._once_for_each(call, d.statement):
+                    return UNKNOWN
+                each.append(through)
                 added.append(self.of(call.args[0]))
+        if any(each):
+            one = len(each) == 1 and added[0].kind in ("sample", "constant")
+            return SAMPLES if one else UNKNOWN
         return Value("list", (either(added),)) if added else UNKNOWN
+
+    def _once_for_each(self, call: ast.Call, begun: ast.AST) -> bool:
+        """Whether a list gets just one item in each turn of a loop over the batch's samples."""
+        statement = self.module.statement(call)
+        loop = self.module.parents.get(statement)
+        if not isinstance(loop, ast.For) or statement not in loop.body or loop.orelse:
+            return False
+        if self.module.parents.get(loop) is not self.module.parents.get(begun):
+            return False
+        left = (ast.Break, ast.Continue, ast.Return)
+        if iterated(self, loop.iter).kind != "sample" or any(isinstance(n, left) for n in ast.walk(loop)):
+            return False
+        return not self._goes_on(loop)
+
+    def _goes_on(self, loop: ast.For) -> bool:
+        """Whether a turn of a loop reads what the turn before has left under a name."""
+        turn = set(ast.walk(loop))
+        for d in self.module.bindings.definitions:
+            if d.node not in turn or d.kind not in ("assign", "augmented"):
+                continue
+            here = (getattr(d.node, "lineno", 0), getattr(d.node, "col_offset", 0))
+            if d.kind == "augmented" and any(b.node not in turn for b in self.module.bindings.reaching(d.node)):
+                return True
+            if any(r in turn and (r.lineno, r.col_offset) <= here for r in self.module.bindings.readers(d)):
+                return True
+        return False
 
     def per_sample_around(self, node: ast.AST, until: ast.AST) -> bool:
         """Whether a loop over samples stands between a node and the block of a statement."""
@@ -258,7 +297,7 @@ class Values:
         for outer in self.module.around(node):
             if outer is block:
                 return False
-            if isinstance(outer, _LOOPS) and self.iterated(outer.iter).kind in ("sample", "output"):
+            if isinstance(outer, _LOOPS) and goes_through_batch(self, outer.iter):
                 return True
         return False
 
