@@ -449,6 +449,37 @@ METHOD = "class Trainer:\n    def run(self):\n        validate(model, val_loader
             id="a list that an object holds",
         ),
         pytest.param(
+            "class Few:\n    def __len__(self):\n        return 1 - rank\nfew = Few()\nif few:\n    " + CALL,
+            "every rank must come here, and `few` is not seen to be alike on all",
+            id="an object that says how true it is",
+        ),
+        pytest.param(
+            "def there(r):\n    try:\n        open(f'part{r}')\n    except FileNotFoundError:\n        return False\n"
+            "    return True\nif there(rank):\n    " + CALL,
+            "every rank must come here, and `there(rank)` is not seen to be alike on all",
+            id="a file of each rank",
+        ),
+        pytest.param(
+            "box = Box()\nif rank == 0:\n    box.go = 1\nif hasattr(box, 'go'):\n    " + CALL,
+            "every rank must come here, and `hasattr(box, 'go')` is not seen to be alike on all",
+            id="an attribute that one rank sets",
+        ),
+        pytest.param(
+            "if rank == 0:\n    os.environ['GO'] = '1'\nif os.environ.get('GO'):\n    " + CALL,
+            "every rank must come here, and `os.environ.get('GO')` is not seen to be alike on all",
+            id="a variable that one rank sets",
+        ),
+        pytest.param(
+            "todo = [None]\ndist.scatter_object_list(todo, [[1], [1, 2]])\nfor task in todo[0]:\n    " + CALL,
+            "every rank must come here as often, and `todo[0]` is not seen to be as long on all",
+            id="what is dealt out",
+        ),
+        pytest.param(
+            "def launched(f):\n    if rank == 0:\n        f()\n" + HANDED + "launched(run)\n",
+            "`run` is handed on here, and what runs it then is not seen",
+            id="a function that chooses",
+        ),
+        pytest.param(
             "def validated():\n    t = time.time()\n    return validate(model, val_loader), time.time() - t\n"
             "for epoch in range(9):\n    n, took = validated()\n    if took > 60:\n        break\n",
             "every rank must come here, and `took > 60` is not seen to be alike on all",
@@ -527,6 +558,39 @@ MAIN = "def main(args):\n    for epoch in range(args.epochs):\n        validate(
             "history = []\nfor epoch in range(9):\n    history.append(validate(model, val_loader))\n"
             "    if len(history) > 2 and history[-1] < history[-2]:\n        break\n",
             id="its own history",
+        ),
+        pytest.param(
+            "import click\n@click.command()\n@click.option('--runs', default=2)\ndef run(runs):\n"
+            "    for _ in range(runs):\n        validate(model, val_loader)\nrun()\n",
+            id="a command",
+        ),
+        pytest.param(
+            "import torch.multiprocessing as mp\ndef work(proc, world, often):\n    for _ in range(often):\n"
+            "        validate(model, val_loader)\nfor r in range(2):\n"
+            "    mp.Process(target=work, args=(r, 2, 3)).start()\n",
+            id="a process for each rank",
+        ),
+        pytest.param(
+            "import torch.multiprocessing as mp\ndef work(proc):\n    validate(model, val_loader)\n"
+            "def launched(f, n):\n    mp.spawn(f, nprocs=n)\nlaunched(work, 2)\n",
+            id="a launcher of the project",
+        ),
+        pytest.param(
+            "import submitit\n" + MAIN + "class Job:\n    def __init__(self, args):\n        self.args = args\n"
+            "    def __call__(self):\n        main(self.args)\nsubmitit.AutoExecutor('log').submit(Job(args))\n",
+            id="submitit",
+        ),
+        pytest.param(
+            "ema = None\nif args.ema:\n    ema = Model()\nif ema:\n    validate(ema, val_loader)\n",
+            id="an object or none",
+        ),
+        pytest.param(
+            "class Resumed:\n    def __init__(self):\n        self.start = 0\n        self.load()\n"
+            "    def load(self):\n        try:\n            state = torch.load(args.snapshot)\n"
+            "        except FileNotFoundError:\n            return\n        self.start = state['epoch']\n"
+            "    def run(self):\n        for epoch in range(self.start, 9):\n"
+            "            validate(model, val_loader)\nResumed().run()\n",
+            id="resumed where there is a file",
         ),
         pytest.param("match args.mode:\n    case 'eval':\n        validate(model, val_loader)\n", id="match"),
         pytest.param(

@@ -13,6 +13,7 @@ from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.going_by_rank import differs, goes_by_rank
+from shardfix.analysis.metrics.launching import is_command
 from shardfix.analysis.metrics.running import what_runs
 from shardfix.analysis.metrics.steps import Step, steps
 from shardfix.analysis.metrics.stored import Stored
@@ -59,7 +60,8 @@ _CHANGES = frozenset(
     {"append", "add", "extend", "update", "insert", "pop", "remove", "clear", "setdefault", "discard", "appendleft"}
     | {"popleft", "popitem"}
 )
-_TESTED = (ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
+_AGREED = ("all_reduce", "broadcast", "broadcast_object_list")
+_ITSELF = frozenset({"eval", "train", "to", "cuda", "cpu", "half", "float", "requires_grad_"})  # give their object
 _OF_ONE_PROCESS = re.compile(r"RANK|ROLE|PROCID|LOCALID|NODEID|TASK|VISIBLE|HOST|PID|INDEX|USER", re.IGNORECASE)
 _Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -199,7 +201,7 @@ class Alike:
                 if not (isinstance(call, ast.Call) and call.args and use in (call.args[0], *call.args[1:2])):
                     continue
                 between = getattr(d.node, "lineno", 0) <= call.lineno < node.lineno
-                named = last_name(call.func) in ("all_reduce", "broadcast") and home.scope(call) is home.scope(node)
+                named = last_name(call.func) in _AGREED and home.scope(call) is home.scope(node)
                 alone = len(home.bindings.reaching(node)) == 1 and isinstance(home.parents[call], ast.Expr)
                 if named and between and alone and self._alike_here(home, call, 0):
                     return True
@@ -251,11 +253,18 @@ class Alike:
         if not isinstance(scope, _Def) or is_rank(ast.Name(d.key, ast.Load())):
             return False
         home = self.module.home(scope)
+        if is_command(home, scope):
+            return not self.stored.by_rank(d.key)  # of the command line
         runs = what_runs(home, scope)
-        calls = [c for c in runs.calls if isinstance(c, ast.Call)]
+        starts = {start.call: start for start in runs.starts}
+        calls = [c for c in runs.calls if isinstance(c, ast.Call) and c not in starts]
         by_name = bool(_SETTINGS.search(d.key) or (_COUNTERS.search(d.key) and runs.launched))
-        if runs.launched or runs.unseen is not None or not calls:
-            if not by_name or any(d.key in (k.arg for k in c.keywords) and goes_by_rank(home, c) for c in calls):
+        unwritten = bool(runs.launched and not starts) or runs.unseen is not None or not (calls or starts)
+        if unwritten and not by_name:
+            return False
+        for start in starts.values():
+            told = start.argument(scope, d.key)
+            if (told is None and not by_name) or (told is not None and not self.value(told, depth)):
                 return False
         for call in calls:
             given = argument_of(home, scope, call, d.key)
@@ -287,7 +296,7 @@ class Alike:
     def step(self, step: Step, depth: int = 0) -> bool:
         """Whether a step of a way is taken alike by all ranks."""
         if step.kind == "unknown":
-            return _imports_only(self.module, step)
+            return fails_everywhere(self.module, step) or self._misses_a_file(step, depth)
         if step.node in self.open:
             return True
         self.open.add(step.node)
@@ -296,9 +305,34 @@ class Alike:
                 return not isinstance(step.node, ast.expr) or not differs(self.module, step.node)
             if step.kind == "turns":
                 return self._repeated(step.node, depth)
-            return isinstance(step.node, ast.expr) and self.value(step.node, depth)
+            return isinstance(step.node, ast.expr) and self._truth(step.node, depth)
         finally:
             self.open.discard(step.node)
+
+    def _misses_a_file(self, step: Step, depth: int) -> bool:
+        """Whether what is caught is that a file is missing, one that was there before the program began: it is on no
+        rank or on all."""
+        outer, caught = _caught(self.module, step)
+        inside = [n for s in getattr(outer, "body", []) for n in ast.walk(s)]
+        opened = [n for n in inside if isinstance(n, ast.Call) and last_name(n.func) in ("open", "load")]
+        named = all(self.value(a, depth + 1) for call in opened for a in call.args[:1])
+        return caught == {"FileNotFoundError"} and named and not any(isinstance(n, ast.Raise) for n in inside)
+
+    def _truth(self, node: ast.expr, depth: int) -> bool:
+        """Whether a condition holds on all ranks or on none: an object that is made is true on each."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self._truth(node.operand, depth)
+        if isinstance(node, ast.BoolOp):
+            return all(self._truth(n, depth) for n in node.values)
+        told = [
+            method
+            for cls in self.module.instances(node)
+            for name in ("__bool__", "__len__")
+            if (method := self.module.method(cls, name)) is not None
+        ]
+        if told:
+            return all(self._gives(method, depth + 1) for method in told)
+        return self.value(node, depth) or (isinstance(node, ast.Name) and self._has(node, depth, truth=True))
 
     def _repeated(self, node: ast.AST, depth: int) -> bool:
         iterable = node.iter if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) else None
@@ -343,6 +377,8 @@ class Alike:
             whole = outer if isinstance(outer, ast.Call) else call
             name = last_name(whole.func) if isinstance(whole, ast.Call) else ""
             root = {q.partition(".")[0] for q in home.callee(whole)} if isinstance(whole, ast.Call) else set()
+            if isinstance(whole, ast.Call) and any("torch.distributed" in q for q in home.callee(whole)):
+                return name in _AGREED
             return (
                 name in _PLAIN or name == "print" or (bool(root) and root <= {*_PURE, "builtins", "logging", "wandb"})
             )
@@ -359,26 +395,39 @@ class Alike:
             return True  # given by the launcher to all or none
         return self._has(node, depth)
 
-    def _has(self, node: ast.expr, depth: int) -> bool:
+    def _has(self, node: ast.expr, depth: int, *, truth: bool = False) -> bool:
         if depth > _DEPTH:
             return False
         if isinstance(node, ast.IfExp):
             return (
-                self.value(node.test, depth) and self._has(node.body, depth + 1) and self._has(node.orelse, depth + 1)
+                self.value(node.test, depth)
+                and self._has(node.body, depth + 1, truth=truth)
+                and self._has(node.orelse, depth + 1, truth=truth)
             )
         if isinstance(node, ast.Call):
             home = self.module.home(node)
             if home.project_classes(node.func) or last_name(node.func)[:1].isupper():
                 return True  # an object that is made
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _ITSELF:
+                return self._has(node.func.value, depth + 1, truth=truth)
+            functions = home.called_functions(node)
+            returns = [n for f in functions for n in ast.walk(f) if isinstance(n, ast.Return)]
+            if returns and all(self._has_returned(n, depth + 1) for n in returns):
+                return True
         if isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Set)):
-            return True
+            return not truth
         if isinstance(node, ast.Name) and node not in self.assumed:
             found = self._definitions(node)
             plain = [d for d in found if d.kind == "assign" and d.index is None and d.value is not None]
-            if found and len(plain) == len(found):
+            if found and len(plain) == len(found) and not self._set_within(node, found):
                 where = all(self.reached(d, node, depth + 1) for d in plain)
-                return where and all(self._has(d.value, depth + 1) for d in plain if d.value is not None)
+                return where and all(self._has(d.value, depth + 1, truth=truth) for d in plain if d.value is not None)
         return self.value(node, depth)
+
+    def _has_returned(self, node: ast.Return, depth: int) -> bool:
+        home = self.module.home(node)
+        there = isinstance(node.value, ast.Call) and self._has(node.value, depth)
+        return there and all(self.step(s, depth) for s in steps(home, node))
 
     # -- attributes and items ----------------------------------------------------------------------------------
 
@@ -451,6 +500,11 @@ class Alike:
         finally:
             self.open.discard(value)
 
+    def _put_alike(self, name: str, depth: int) -> bool:
+        """Whether all ranks or none put something under a name of some object."""
+        values = self.stored.values(name)
+        return all(self._alike_here(self.module.home(v), v, depth + 1) for v in values)
+
     def _settings(self, node: ast.expr, depth: int) -> bool:
         """Whether an object with a name of settings is what was read, or made of what is alike."""
         if depth > _DEPTH or goes_by_rank(self.module, node):
@@ -468,15 +522,17 @@ class Alike:
         if isinstance(value, ast.Call):
             home = self.module.home(value)
             functions = home.called_functions(value)
-            name = last_name(value.func)
+            name = " ".join([last_name(value.func), *(q.rpartition(".")[2] for q in home.callee(value))])
             if functions and not home.project_classes(value.func):
                 return not any(goes_by_rank(home, a) for a in arguments_of(value))
-            known = name in _READS or bool(
+            known = last_name(value.func) in _READS or bool(
                 re.search(r"(?i)args|parse|config|cfg|option|namespace|dict|param|from_|create|compose|merge", name)
             )
             return known and not any(goes_by_rank(home, a) for a in arguments_of(value))
         if isinstance(value, (ast.Name, ast.Attribute)) and _SETTINGS.search(last_name(value)):
             return True
+        if isinstance(value, ast.Name) and depth < _DEPTH and self._definitions(value):
+            return self._settings(value, depth + 1)
         return self.value(value, depth + 1)
 
     def _item(self, node: ast.Subscript, depth: int) -> bool:
@@ -484,10 +540,8 @@ class Alike:
         if isinstance(key, str) and self.stored.by_rank(key):
             return False
         if _SETTINGS.search(last_name(node.value)) and isinstance(key, str):
-            plain = self._settings(node.value, depth) and all(
-                self._stored_value(v, depth) for v in self.stored.items(key)
-            )
-            return plain and (not self._definitions(node.value) or self.value(node.value, depth) or True)
+            put = self.stored.items(key)
+            return self._settings(node.value, depth) and all(self._stored_value(v, depth) for v in put)
         return self.value(node.value, depth) and self.value(node.slice, depth)
 
     def _schedules(self, home: Module, depth: int) -> bool:
@@ -520,13 +574,15 @@ class Alike:
             "environ.get",
             "getenv",
         ):
-            return all(isinstance(a, ast.Constant) and not _OF_ONE_PROCESS.search(str(a.value)) for a in given[:1])
+            keys = [str(a.value) for a in given[:1] if isinstance(a, ast.Constant)]
+            return bool(keys) and not _OF_ONE_PROCESS.search(keys[0]) and self._put_alike(keys[0], depth)
         if name == "get_last_lr":
             return self._schedules(home, depth)
         if name == "vars":
             return all(self.value(a, depth) for a in given)
         if name == "hasattr":
-            return all(not goes_by_rank(home, a) for a in given)
+            asked = [a.value for a in given[1:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            return bool(asked) and not goes_by_rank(home, given[0]) and self._put_alike(asked[0], depth)
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
         roots = {q.partition(".")[0] for q in home.callee(call)}
         if roots and roots <= _PURE:
@@ -580,15 +636,20 @@ def _members(node: ast.expr) -> list[ast.expr]:
     return node.args if made and isinstance(node, ast.Call) else [node]
 
 
-def _imports_only(module: Module, step: Step) -> bool:
+def fails_everywhere(module: Module, step: Step) -> bool:
     """Whether an exception is caught of an import that all ranks fail in or none does."""
+    outer, caught = _caught(module, step)
+    body: list[ast.stmt] = getattr(outer, "body", [])
+    plain = bool(body) and all(isinstance(s, (ast.Import, ast.ImportFrom)) or _is_constant(s) for s in body)
+    return plain and bool(caught) and caught <= {"ImportError", "ModuleNotFoundError", "Exception", "AttributeError"}
+
+
+def _caught(module: Module, step: Step) -> tuple[ast.AST | None, set[str]]:
+    """The ``try`` of a handler, and the names of what it catches."""
     handler = step.node
-    outer = module.parents.get(handler) if isinstance(handler, ast.ExceptHandler) else None
-    if not isinstance(outer, ast.Try) or not isinstance(handler, ast.ExceptHandler) or handler.type is None:
-        return False
-    caught = set(re.findall(r"\w+", ast.unparse(handler.type)))
-    plain = all(isinstance(s, (ast.Import, ast.ImportFrom)) or _is_constant(s) for s in outer.body)
-    return plain and caught <= {"ImportError", "ModuleNotFoundError", "Exception", "AttributeError"}
+    if not isinstance(handler, ast.ExceptHandler) or handler.type is None:
+        return None, set()
+    return module.parents.get(handler), set(re.findall(r"\w+", ast.unparse(handler.type)))
 
 
 def _is_constant(statement: ast.stmt) -> bool:
@@ -607,4 +668,4 @@ def _trains(module: Module, loop: ast.AST, depth: int) -> bool:
     return False
 
 
-__all__ = ["Alike"]
+__all__ = ["Alike", "fails_everywhere"]

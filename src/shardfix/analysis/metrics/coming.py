@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of
-from shardfix.analysis.metrics.alike import Alike
+from shardfix.analysis.metrics.alike import Alike, fails_everywhere
 from shardfix.analysis.metrics.callees import runs_the_same
 from shardfix.analysis.metrics.going_by_rank import differs
 from shardfix.analysis.metrics.running import what_runs
@@ -64,6 +64,7 @@ class _Way:
     lifted: frozenset[ast.expr]
     seen: set[ast.AST] = field(default_factory=set)
     alike: Alike = field(init=False)
+    of_a_value: bool = False  # whether it is the way to what binds a value, not to the loop
 
     def __post_init__(self) -> None:
         assumed = self.aliases | self.lifted
@@ -105,7 +106,8 @@ class _Way:
     def _taken(self, module: Module, step: Step) -> Away | None:
         """Why a step may not be taken by all ranks."""
         if step.kind == "unknown":
-            return Away(step.node, step.why)
+            same = self.alike.step(step) if self.of_a_value else fails_everywhere(module, step)
+            return None if same else Away(step.node, step.why)
         if step.node in self.lifted or self.alike.step(step):
             return None
         asked = getattr(step.node, "iter", step.node)
@@ -119,11 +121,9 @@ class _Way:
 
     def _comes(self, node: ast.AST, depth: int) -> bool:
         """Whether all ranks come to a statement or none does, with that what it binds is alike."""
-        return _Way(self.module, self.loop, self.aliases, self.given, self.lifted, self.seen)._follows(node, self.alike)
-
-    def _follows(self, node: ast.AST, alike: Alike) -> bool:
-        self.alike = alike
-        return self.to(node, 2) is None
+        way = _Way(self.module, self.loop, self.aliases, self.given, self.lifted, set(self.seen), of_a_value=True)
+        way.alike = self.alike
+        return way.to(node, 2) is None
 
 
 __all__ = ["Away", "stays_away"]

@@ -10,32 +10,29 @@ from dataclasses import dataclass
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.objects import attribute_loads, imported_loads
+from shardfix.analysis.metrics.launching import Start, is_command, of_command, started_by
 from shardfix.analysis.metrics.model import Obstacle
 
 _Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Decorators under which a call of a function runs it, once and on every rank.
 _DECORATORS = frozenset(
-    {"no_grad", "inference_mode", "enable_grad", "autocast", "staticmethod", "classmethod", "torch_no_grad", "record"}
-    | {"main", "hydra_main", "command", "option", "argument", "group", "override", "overload", "typechecked", "wraps"}
-    | {
-        "timer",
-        "timeit",
-        "profile",
-        "jit",
-        "beartype",
-        "jaxtyped",
-        "abstractmethod",
-        "add_start_docstrings",
+    {
+        "no_grad",
+        "inference_mode",
+        "enable_grad",
         "set_grad_enabled",
+        "autocast",
+        "staticmethod",
+        "classmethod",
+        "record",
     }
-    | {"pass_context", "pass_obj", "version_option", "deprecated", "wrap", "eval_mode"}
+    | {"override", "overload", "typechecked", "wraps", "timer", "timeit", "profile", "jit", "beartype", "jaxtyped"}
+    | {"abstractmethod", "add_start_docstrings", "deprecated", "eval_mode", "torch_no_grad"}
 )
 _CLASS_DECORATORS = frozenset(
     {"dataclass", "dataclasses", "total_ordering", "final", "runtime_checkable", "define", "attrs", "s", "register"}
     | {"register_module", "register_model", "add_start_docstrings"}
 )
-_SPAWN = frozenset({"spawn", "start_processes", "notebook_launcher", "debug_launcher", "elastic_launch"})
-_RUNS = frozenset({"Fire", "run", "cli", "start", "main"})  # `app.run(main)`, `fire.Fire(main)`: once, as it is called
 _ENTRY = re.compile(r"(^|_)(main|cli)(_|$)")
 _SETTINGS = re.compile(
     r"(^|[._])(args?|cfgs?|config|conf|opts?|options?|flags|hparams|params|settings)$", re.IGNORECASE
@@ -49,13 +46,15 @@ class Runs:
 
     Args:
         calls: each place that runs it, so that what leads there leads to the function: a call, or a property's read.
-        launched: whether a launcher runs it on every rank.
+        launched: whether it is run on every rank by what is not written: a launcher, the command line.
+        starts: the calls of launchers, in so far as they give it what is written there.
         unseen: what else may run it, or that nothing is seen to.
     """
 
     calls: tuple[ast.AST, ...]
     launched: bool
     unseen: Obstacle | None
+    starts: tuple[Start, ...] = ()
 
 
 def what_runs(module: Module, function: ast.AST) -> Runs:
@@ -74,32 +73,33 @@ def what_runs(module: Module, function: ast.AST) -> Runs:
     calls: list[ast.AST] = list(module.callers(function))
     method = isinstance(module.parents[function], ast.ClassDef)
     if method and function.name.startswith("__") and function.name != "__init__":
-        found = _instance_calls(module, function) if function.name == "__call__" else []
+        found, submitted = _instance_calls(module, function) if function.name == "__call__" else ([], False)
         calls += found
+        if submitted and not calls:
+            return Runs((), True, None)
         if not found:
             return Runs((), False, Obstacle(function, f"what runs `{function.name}` is not seen"))
     if method:
         calls += [c for c in _maybe_calls(module, function) if c not in calls]
     if len(calls) > _MANY:
         return Runs((), False, Obstacle(function, f"`{function.name}` is called from too many places to be followed"))
-    launched = False
+    starts: list[Start] = []
     for use in _other_uses(module, function, calls):
-        place = _launched(module, use)
-        if place is None:
+        start = started_by(module, use)
+        if start is None:
             why = f"`{function.name}` is handed on here, and what runs it then is not seen"
             return Runs(tuple(calls), False, Obstacle(use, why))
-        if place is True:
-            launched = True
-        elif isinstance(place, ast.AST):
-            calls.append(place)
+        starts.append(start)
+    launched = any(start.ranks for start in starts)
+    calls += [start.call for start in starts if not start.ranks]
     replaced = _replaced(module, function)
     if replaced is not None:
         return Runs(tuple(calls), launched, replaced)
     entry = not method and bool(_ENTRY.search(function.name))
-    entry = entry or any(_starts(d) for d in function.decorator_list)
+    entry = entry or is_command(module, function)
     if not calls and not launched and not entry:
         return Runs((), False, Obstacle(function, f"nothing in the project is seen to call `{function.name}`"))
-    return Runs(tuple(calls), launched or (entry and not calls), None)
+    return Runs(tuple(calls), launched or (entry and not calls), None, tuple(starts))
 
 
 def _unlike_a_call(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Obstacle | None:
@@ -126,7 +126,7 @@ def _is_plain(module: Module, decorator: ast.expr, known: frozenset[str]) -> boo
     own += [d.node for q in module.qualify(func) for d in module.named(q) if isinstance(d.node, (*_Def, ast.ClassDef))]
     if own:
         return all(isinstance(f, ast.FunctionDef) and _always_calls(module.home(f), f) for f in own)
-    return last_name(func) in known
+    return last_name(func) in known or of_command(module, decorator)
 
 
 def _always_calls(module: Module, decorator: ast.FunctionDef) -> bool:
@@ -151,12 +151,6 @@ def _always_calls(module: Module, decorator: ast.FunctionDef) -> bool:
     return False
 
 
-def _starts(decorator: ast.expr) -> bool:
-    """Whether a decorator makes a function the start of a program: ``@hydra.main(..)``, ``@click.command()``."""
-    func = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return last_name(func) in ("main", "command", "hydra_main", "record") or last_name(func) == "wrap"
-
-
 def _text(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:40]
 
@@ -176,24 +170,41 @@ def _lambda(module: Module, function: ast.Lambda) -> Runs:
     return Runs(tuple(calls), False, None if calls and len(calls) == len(uses) else unseen)
 
 
-def _instance_calls(module: Module, function: ast.AST) -> list[ast.AST]:
-    """The calls of instances of a class that has ``__call__``; none where one of its objects goes out of sight."""
+def _instance_calls(module: Module, function: ast.AST) -> tuple[list[ast.AST], bool]:
+    """The calls of instances of a class that has ``__call__``, none where one of its objects goes out of sight; and
+    whether one is handed to what starts it as a program on every rank."""
     cls = module.class_of(function)
     if cls is None:
-        return []
+        return [], False
     family = {cls, *(c for m in module.fellows for c in m.classes if cls in module.lineage(c))}
     names = {c.name for c in family}
     found: list[ast.AST] = []
+    submitted = False
     for m in module.fellows:
         if not any(name in m.text for name in names):
             continue
         for call in m.calls:
             if family & set(m.project_classes(call.func)):
+                if _is_submitted(m, call):
+                    submitted = True
+                    continue
                 uses = _uses_of(m, call)
                 if uses is None:
-                    return []
+                    return [], False
                 found += uses
-    return found
+    return found, submitted
+
+
+def _is_submitted(module: Module, made: ast.Call) -> bool:
+    """``executor.submit(Trainer(args))``, ``DelayedSubmission(Trainer(args))``: submitit runs it as a job."""
+    jobs = any(d.kind == "import" and d.module.partition(".")[0] == "submitit" for d in module.bindings.definitions)
+    outer = module.parents[made]
+    places = [outer]
+    if isinstance(outer, ast.Assign) and isinstance(outer.targets[0], ast.Name):
+        readers = [u for d in module.bindings.definitions if d.value is made for u in module.bindings.readers(d)]
+        places = [module.parents[u] for u in readers]
+    handed = [p for p in places if isinstance(p, ast.Call)]
+    return jobs and bool(handed) and all(last_name(p.func) in ("submit", "DelayedSubmission") for p in handed)
 
 
 def _uses_of(module: Module, made: ast.Call) -> list[ast.AST] | None:
@@ -263,42 +274,6 @@ def _other_uses(module: Module, function: ast.AST, calls: list[ast.AST]) -> Iter
 def _family(module: Module, function: ast.AST) -> list[ast.ClassDef]:
     cls = module.class_of(function)
     return [c for m in module.fellows for c in m.classes if cls in module.lineage(c)] if cls is not None else []
-
-
-def _launched(module: Module, use: ast.expr) -> bool | ast.AST | None:
-    """Where a function is handed on to: True for a launcher of ranks, a call that runs it there and then, else None."""
-    module = module.home(use)
-    outer = module.parents[use]
-    if isinstance(outer, ast.keyword):
-        outer = module.parents[outer]
-    if not isinstance(outer, ast.Call) or outer.func is use:
-        return None
-    name = last_name(outer.func)
-    if isinstance(outer.func, ast.Call):  # elastic_launch(config, main)(args)
-        name = last_name(outer.func.func)
-    functions = module.called_functions(outer)
-    if name in _SPAWN and not functions:
-        return True
-    if name == "Process" and not functions:
-        repeated = any(isinstance(n, (ast.For, ast.While, ast.ListComp)) for n in module.around(outer))
-        return outer if repeated else None
-    if name == "launch" or functions:
-        starts = [f for f in functions if _starts_ranks(module, f)]
-        return True if (functions and len(starts) == len(functions)) or (name == "launch" and not functions) else None
-    first = bool(outer.args) and outer.args[0] is use
-    known = {q.partition(".")[0] for q in module.callee(outer)} & {
-        "absl",
-        "fire",
-        "typer",
-        "tyro",
-        "hydra",
-        "jsonargparse",
-    }
-    return outer if name in _RUNS and first and known else None
-
-
-def _starts_ranks(module: Module, function: ast.AST) -> bool:
-    return any(isinstance(n, ast.Call) and last_name(n.func) in (*_SPAWN, "Process") for n in ast.walk(function))
 
 
 def _replaced(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Obstacle | None:
