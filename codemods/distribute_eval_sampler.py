@@ -103,6 +103,8 @@ def _of_one_rank(site: Site, distributed: Sequence[Arm]) -> Change | Finding | s
         remedy += "; `--unsafe` lets all ranks evaluate"
     elif found.guard is not None and plain is not None:
         remedy += "; `--unsafe` takes the distributed sampler out"
+    elif found.guard is not None:
+        remedy += f"; {offer(site)}"
     message = f"a distributed sampler in an evaluation that one rank alone runs{where}: it sees 1/W of the samples"
     return Finding("SHD706", site.location, message, evidence, remedy)
 

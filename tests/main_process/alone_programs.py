@@ -17,6 +17,7 @@ class Program:
         has: lines that the result has, dedented; what stands under a condition is written with its condition.
         other: a second file of the program, by name.
         even: whether the metric averages over batches, so that ranks agree with one process where all are full.
+        broken: whether the program as it is comes to no end on several ranks.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Program:
     has: tuple[str, ...]
     other: tuple[str, str] | None = None
     even: bool = False
+    broken: bool = False
 
 
 HEAD = """\
@@ -94,6 +96,75 @@ ALONE = "if rank == 0:"
 def script(body: str, main: str) -> str:
     return HEAD + body + "\ndef main():\n    rank = start()\n    model = make_model()\n" + main + END
 
+
+IMAGENET = """\
+class AverageMeter(object):
+    def __init__(self, name, fmt=':f'):
+        self.name, self.fmt = name, fmt
+        self.reset()
+
+    def reset(self):
+        self.val = 0
+        self.avg = 0
+        self.sum = 0
+        self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+def accuracy(output, target, topk=(1,)):
+    with torch.no_grad():
+        maxk = max(topk)
+        batch_size = target.size(0)
+        _, pred = output.topk(maxk, 1, True, True)
+        pred = pred.t()
+        correct = pred.eq(target.view(1, -1).expand_as(pred))
+        res = []
+        for k in topk:
+            correct_k = correct[:k].reshape(-1).float().sum(0, keepdim=True)
+            res.append(correct_k.mul_(100.0 / batch_size))
+        return res
+
+
+def validate(val_loader, model, criterion, args):
+    losses = AverageMeter('Loss')
+    top1 = AverageMeter('Acc@1')
+    model.eval()
+    with torch.no_grad():
+        for i, (images, target) in enumerate(val_loader):
+            output = model(images)
+            loss = criterion(output, target)
+            acc1, acc2 = accuracy(output, target, topk=(1, 2))
+            losses.update(loss.item(), images.size(0))
+            top1.update(acc1[0].item(), images.size(0))
+    print(' * Acc@1 {top1.avg:.3f} loss {losses.avg:.4f}'.format(top1=top1, losses=losses))
+    return top1.avg
+
+
+def save_checkpoint(state, is_best, filename='checkpoint.pth.tar'):
+    torch.save(state, filename)
+    if is_best:
+        torch.save(state, 'model_best.pth.tar')
+
+"""
+IMAGENET_MAIN = """\
+    args = argparse.Namespace()
+    criterion = nn.CrossEntropyLoss()
+    val_loader = DataLoader(make_data(SIZE, 99), batch_size=4)
+    best_acc1 = 0
+    for epoch in range(3):
+        train_step(model, epoch)
+        if rank == 0:
+            acc1 = validate(val_loader, model, criterion, args)
+            is_best = acc1 > best_acc1
+            best_acc1 = max(acc1, best_acc1)
+            state = {'epoch': epoch, 'best': round(best_acc1, 3)}
+            save_checkpoint(state, is_best)
+"""
 
 PROGRAMS = (
     Program(
@@ -521,5 +592,47 @@ PROGRAMS = (
             "        print(f'best {best:.6f}')\n",
         ),
         ("best = max(on_data(model, 98), on_data(model, 97))", "print(f'data {seed}: {acc:.6f}')"),
+    ),
+    Program(
+        "the meters, printed lines and checkpoints of the ImageNet example",
+        script(IMAGENET, IMAGENET_MAIN),
+        ("acc1 = validate(val_loader, model, criterion, args)", "if rank == 0:", "save_checkpoint(state, is_best)"),
+    ),
+    Program(
+        "a model with BatchNorm in its DistributedDataParallel, which sends the statistics",
+        HEAD
+        + EVALUATE
+        + "\ndef main():\n"
+        + "    rank = start()\n"
+        + "    torch.manual_seed(0)\n"
+        + "    net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))\n"
+        + "    net = DistributedDataParallel(net) if dist.is_initialized() else net\n"
+        + LOADER
+        + "    for epoch in range(3):\n"
+        + "        train_step(net, epoch)\n"
+        + "        if rank == 0:\n"
+        + "            acc = evaluate(net, val_loader)\n"
+        + "            print(f'{acc:.6f}')\n"
+        + END,
+        ("acc = evaluate(net, val_loader)", "if rank == 0:"),
+        broken=True,  # the main process alone sends its statistics, and the others take gradients for them
+    ),
+    Program(
+        "an Accelerator that says which process is the main one",
+        HEAD.replace("import argparse\n", "import argparse\nfrom accelerate import Accelerator\n")
+        + EVALUATE.replace("    return", "    print(f'{correct} of {total}')\n    return")
+        + "\ndef main():\n"
+        + "    accelerator = Accelerator(cpu=True)\n"
+        + "    torch.manual_seed(0)\n"
+        + "    model = accelerator.prepare(nn.Linear(3, 4))\n"
+        + LOADER
+        + "    for epoch in range(2):\n"
+        + "        train_step(model, epoch)\n"
+        + "        if accelerator.is_main_process:\n"
+        + "            acc = evaluate(model, val_loader)\n"
+        + "            accelerator.print(f'{acc:.6f}')\n"
+        + "        accelerator.wait_for_everyone()\n"
+        + END,
+        ("acc = evaluate(model, val_loader)", "if accelerator.is_main_process:"),
     ),
 )

@@ -23,6 +23,7 @@ def run(folder: Path, world: int, rank: int) -> None:
     """Run the program of a folder as one rank."""
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # asked for by accelerate, used by nobody
     made = dist.init_process_group
 
     def init_process_group(*_: Any, **__: Any) -> None:

@@ -291,6 +291,16 @@ REFUSED = [
         id="an object that only the main process tells of results stops all",
     ),
     pytest.param(
+        "class Judge:\n    def __init__(self):\n        self.loader = DataLoader(val_set, batch_size=4)\n"
+        "        self.low = 0\n    def run(self):\n        acc = evaluate(model, self.loader)\n        self.note(acc)\n"
+        "        return acc > self.low\n"
+        "    def note(self, acc):\n        print(acc)\n        self.low = acc / 2\n"
+        "judge = Judge()\nif rank == 0:\n    judge.run()\n",
+        "        self.note(acc)",
+        "it sets `low`, which all ranks read",
+        id="what is shown is kept as well, and read by all",
+    ),
+    pytest.param(
         LOADER + "def told(model, loader, hooks):\n    acc = evaluate(model, loader)\n    for hook in hooks:\n"
         "        hook.after(acc)\n    return acc\nif rank == 0:\n    told(model, val_loader, make_hooks())\n",
         "        hook.after(acc)",

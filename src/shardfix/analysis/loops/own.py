@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.loops.dividing import Divided, close
-from shardfix.analysis.loops.effects import HERE, effects, reads, sets
+from shardfix.analysis.loops.effects import HERE, effects, kind_of, reads, sets
 from shardfix.analysis.programs.processes import distributed_test, every_guard, is_main_test, is_not_main_test
 
 
@@ -108,7 +108,7 @@ class Own:
                     if self._decides(reader):
                         close(reader, f"`{d.key}` is the main process's own (line {getattr(d.node, 'lineno', 0)})")
             for s in divided.alone():
-                for n in _told(s):
+                for n in _told(module, s):
                     self._told_alone(module, n)
 
     def _told_alone(self, module: Module, n: ast.Name) -> None:
@@ -186,11 +186,11 @@ def _or_none(d: Definition) -> bool:
     return isinstance(value, ast.IfExp) and (is_main_test(value.test) or is_not_main_test(value.test))
 
 
-def _told(s: ast.stmt) -> Iterator[ast.Name]:
+def _told(module: Module, s: ast.stmt) -> Iterator[ast.Name]:
     """The names of what a statement calls, fills or sets an attribute of."""
     for n in ast.walk(s):
         held: ast.AST | None = None
-        if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call):
+        if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and kind_of(module, n.value) is None:
             held = n.value.func
         elif isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store):
             held = n.value

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import WRAPPERS_DDP, last_name
 from shardfix.analysis.loops.dividing import PLAIN, Divided, close
@@ -79,19 +80,25 @@ def _statistics(module: Module, divided: Sequence[Divided], names: set[str]) -> 
     if not _NORMED.search(text) or "SyncBatchNorm" in text or "SyncBN" in text:
         return
     wraps = [c for m in module.fellows for c in m.calls if m.callee(c) & WRAPPERS_DDP]
-    inner: set[str] = set()
+    inner: set[Definition] = set()
     for wrap in wraps:
         if any(k.arg == "broadcast_buffers" and ast.unparse(k.value) == "False" for k in wrap.keywords):
             close(wrap, "with broadcast_buffers=False the statistics of BatchNorm are each rank's own")
-        statement = module.home(wrap).statement(wrap)
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        wrapped = wrap.args[0] if wrap.args else None
-        if isinstance(wrapped, ast.Name) and wrapped.id not in {ast.unparse(t) for t in targets}:
-            inner.add(wrapped.id)
+        home = module.home(wrap)
+        if wrap.args and isinstance(home.statement(wrap), ast.Assign):
+            inner |= home.bindings.reaching(wrap.args[0])
     for n in _shared_nodes(divided):
-        read = isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
-        named = isinstance(n, ast.Name) and n.id in inner & names
-        if read and (named or (isinstance(n, ast.Attribute) and n.attr == "module" and wraps)):
+        if isinstance(n, ast.Call) and last_name(n.func) == "unwrap_model":
+            close(n, _UNWRAPPED.format(ast.unparse(n)))
+        if not isinstance(n, (ast.Name, ast.Attribute)) or not isinstance(n.ctx, ast.Load):
+            continue
+        outer = module.parents.get(n)
+        asked = isinstance(outer, ast.Attribute) and outer.attr in ("train", "eval", "parameters", "state_dict")
+        if asked:
+            continue
+        found = module.home(n).bindings.reaching(n) if isinstance(n, ast.Name) and n.id in names else frozenset()
+        named = bool(found) and found <= inner
+        if named or (isinstance(n, ast.Attribute) and n.attr == "module" and wraps):
             close(n, _UNWRAPPED.format(ast.unparse(n)))
 
 
