@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from shardfix.codemods._all_ranks import edits_of, let_all_in, unfit
 from shardfix.codemods._findings import lengths, refuse
@@ -40,7 +40,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     return Planned(tuple(m for m in made if isinstance(m, Change)), refused)
 
 
-def _by_guard(groups: Sequence[list[Site]], ways: dict[Location, LetIn]) -> list[list[Site]]:
+def _by_guard(groups: Iterable[list[Site]], ways: dict[Location, LetIn]) -> list[list[Site]]:
     """The groups of loaders, those behind one condition together."""
     joined: list[list[Site]] = []
     for group in groups:
