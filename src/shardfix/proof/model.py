@@ -22,7 +22,7 @@ class Program:
 
     ``build`` binds ``loader``, as it is iterated (the statements call ``accelerator.prepare`` themselves).
     ``each_epoch`` runs before each epoch's pass with ``epoch`` bound. The names that both may use are those of
-    ``worker.namespace``.
+    ``program_names.namespace``.
     """
 
     build: str
@@ -50,7 +50,7 @@ class Recipe:
     shows them may be meant so: then it is left open. ``several``: it is built in several processes only.
 
     ``imports`` makes the programs trusted: they may import, and use every builtin, with these folders first on
-    ``sys.path`` (the last one is the folder they run in). None: only the names of ``worker.namespace``.
+    ``sys.path`` (the last one is the folder they run in). None: only the names of ``program_names.namespace``.
     ``worlds`` are the numbers of ranks to run it in, where its data-parallel groups are smaller than the world.
     ``prelude`` holds the statements that must run before ``build`` can be asked anything (imports): what they raise
     says nothing about the loader.

@@ -52,6 +52,11 @@ def test_a_probe_that_was_read_is_not_run_again() -> None:
 
 
 def test_a_probe_that_was_only_built_stands_for_no_run() -> None:
+    _, rest, _ = asked(RECIPE, batch_size=4, read=False)
+    assert rest[0] == Ask("after", 2, True, 24, (), 3)
+
+
+def test_the_sizes_follow_the_batch_size_and_the_ranks() -> None:
     _, rest, _ = asked(RECIPE, batch_size=5, read=False)
     shared = [(ask.world, ask.size, ask.epochs) for ask in rest if ask.grouped]
     assert shared == [(2, 20, 3), (2, 21, 2), (2, 1, 2), (3, 31, 2)]
