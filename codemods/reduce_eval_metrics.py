@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shardfix.codemods._findings import divided, lengths
+from shardfix.codemods._gathered_rows import gathered_rows
 from shardfix.codemods._gathers import gathered_for_metrics
 from shardfix.codemods._mending import Mended, mended, other_loaders, without_padding
 from shardfix.codemods._sharding import shard
@@ -87,7 +88,8 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
         for s in sites
         if s.owner == "accelerate" and s.kind == "torch"
     ]
-    changes = [m for m in (*made, *(g for _, g in gathered)) if isinstance(m, Change)]
+    told = [gathered_rows(s) for s in sites if s.owner == "accelerate" and s.kind == "torch"]
+    changes = [m for m in (*made, *(g for _, g in gathered), *told) if isinstance(m, Change)]
     return Planned(tuple(changes), refused, tuple((where, g) for where, g in gathered if isinstance(g, str)))
 
 
@@ -207,6 +209,22 @@ _PREPARED = (
     "    preds += accelerator.{}(batch).tolist()\n"
 )
 
+_TOLD = (
+    "import evaluate\n"
+    "from accelerate import Accelerator\n"
+    "from torch.utils.data import DataLoader\n"
+    "\n"
+    "accelerator = Accelerator()\n"
+    'metric = evaluate.load("accuracy")\n'
+    "val_loader = DataLoader(list(range(10)), batch_size=4)\n"
+    "val_loader = accelerator.prepare(val_loader)\n"
+    "for batch in val_loader:\n"
+    "    preds = (batch % 2).tolist()\n"
+    "{}"
+    "    metric.add_batch(predictions=preds)\n"
+    "print(metric.compute())\n"
+)
+
 RULE = Rule(
     name="reduce_eval_metrics",
     command="ReduceEvalMetrics",
@@ -214,6 +232,7 @@ RULE = Rule(
         "SHD305": "unsharded evaluation whose metric can be put together from all ranks",
         "SHD506": "sharded evaluation whose metric can be put together from all ranks",
         "SHD507": "gather() of samples that gather_for_metrics() would count once",
+        "SHD508": "prepared evaluation whose metric can be told of the samples of all ranks",
     },
     tier="safe",
     why=(
@@ -224,8 +243,8 @@ RULE = Rule(
         "reduced() for sums, in_order() for results, which come back in the dataset's order, and of_all_batches() for "
         "lists with one number for each batch. Every rank has the value of one process: exactly for counts and "
         "results, to rounding for float sums. In a prepared loop gather() becomes gather_for_metrics(), which drops "
-        "what prepare() repeats (accelerate 1.15, map-style data and "
-        "streams, 2 and 3 ranks, ragged sizes: the samples of one process, in order)."
+        "what prepare() repeats, and stands before a metric of evaluate is told of samples (accelerate 1.15, map-style "
+        "data and streams, 2 and 3 ranks, ragged sizes: the samples of one process, in order)."
     ),
     refuses=(
         "Where a statement of the loop is not understood, which is named: gradients, break, a store, an object that is "
@@ -286,6 +305,12 @@ RULE = Rule(
             _PREPARED.format("gather"),
             _PREPARED.format("gather_for_metrics"),
             code="SHD507",
+        ),
+        Example(
+            "a metric that each rank would compute of its own part",
+            _TOLD.format(""),
+            _TOLD.format("    preds = accelerator.gather_for_metrics(preds, use_gather_object=True)\n"),
+            code="SHD508",
         ),
     ),
 )

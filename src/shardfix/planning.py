@@ -27,9 +27,13 @@ from shardfix.vendored import Vendored
 
 _OURS = ("accelerate", "ddp", "hf-trainer", "single", "unknown")
 _TARGET_OWNERS = {"accelerate": ("accelerate", "hf-trainer"), "ddp": ("ddp",)}
-_BY_ROLE = frozenset({"SHD301", "SHD302", "SHD305", "SHD306", "SHD501", "SHD505", "SHD506", "SHD507"})
+_BY_ROLE = frozenset({"SHD301", "SHD302", "SHD305", "SHD306", "SHD501", "SHD505", "SHD506", "SHD507", "SHD508"})
 # What a change mends besides what it is named for.
-_MENDS = {"SHD506": frozenset({"SHD502", "SHD503"}), "SHD507": frozenset({"SHD707"})}
+_MENDS = {
+    "SHD506": frozenset({"SHD502", "SHD503"}),
+    "SHD507": frozenset({"SHD707"}),
+    "SHD508": frozenset({"SHD504"}),
+}
 # Hazards beside which an edit of the same loader is still right.
 _MILD = frozenset({"SHD707", "SHD708", "SHD713"})
 

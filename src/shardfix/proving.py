@@ -235,7 +235,7 @@ def _recipe_of(change: Change, before: Site, after: Site, root: str) -> Recipe |
         return Unproven("one rank alone reads it: there are no shares to compare", before.location)
     swallowed = code == "SHD402" and any(_in_try(before, told.call) for told in before.told)
     shuffles = any(a.kind == "distributed" and a.constant("shuffle") is not False for a in before.arms)
-    as_it_was = code == "SHD507" or (
+    as_it_was = code in ("SHD507", "SHD508") or (
         code == "SHD506" and not shuffles
     )  # what is made of the loader's batches was wrong
     if as_it_was and after.flow.of("unpadded") and not before.flow.of("unpadded"):
