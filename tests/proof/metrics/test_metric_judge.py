@@ -158,3 +158,20 @@ def test_a_size_that_the_program_itself_fails_at_is_left_out_where_it_runs_on_ro
     assert judge_metric(stands_in, runs).reasons == (
         "the evaluation can't be run apart from its program: TypeError: 'float' object is not iterable",
     )
+
+
+def test_what_a_change_does_not_touch_is_left_open_where_it_was_wrong() -> None:
+    recipe = MetricRecipe("eval.py:1:1", NOTHING, NOTHING, accelerate=True)
+    runs = [
+        run("before", 1, ranks(1, [{"acc": 3, "steps": 3}])),
+        run("before", 2, ranks(2, [{"acc": 4, "steps": 2}])),
+        run("after", 2, ranks(2, [{"acc": 3, "steps": 2}])),
+    ]
+    proof = judge_metric(replace(recipe, partial=True), runs)
+    assert (proof.verdict, proof.reasons) == (
+        "unproven",
+        ("`steps` is 2 on 2 ranks, in one process 3 (5 samples), with the change and without it",),
+    )
+    assert judge_metric(recipe, runs).verdict == "refuted"
+    worse = [*runs[:2], run("after", 2, ranks(2, [{"acc": 5, "steps": 2}]))]
+    assert judge_metric(replace(recipe, partial=True), worse).verdict == "refuted"

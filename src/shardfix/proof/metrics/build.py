@@ -25,14 +25,18 @@ from shardfix.proof.stop import Stop, Unproven
 _WEIGHTED = ("batch-mean", "opaque", "steps")
 
 
-def metric_recipes(before: Site, after: Site, *, unsafe: bool = True) -> list[MetricRecipe] | Unproven:
+def metric_recipes(
+    before: Site, after: Site, *, unsafe: bool = True, partial: bool = False
+) -> list[MetricRecipe] | Unproven:
     """A recipe for each loop over a loader, or why there is none.
 
     Args:
         before, after: the site in the original and in the rewritten source.
         unsafe: whether the change is offered as one after which means over batches may differ.
+        partial: whether the change mends some of the values only.
     """
-    return _recipes((before, after), unsafe=unsafe)
+    found = _recipes((before, after), unsafe=unsafe)
+    return found if isinstance(found, Unproven) else [replace(recipe, partial=partial) for recipe in found]
 
 
 def standing_recipes(site: Site) -> list[MetricRecipe] | Unproven:

@@ -13,6 +13,7 @@ from shardfix.proof.metrics.collectives import collective, is_collective
 from shardfix.proof.metrics.functions import inlined
 from shardfix.proof.metrics.known import COLLECTIVE, Known, is_length, root_name
 from shardfix.proof.metrics.literal import Literal
+from shardfix.proof.metrics.unseen import is_given_a_length, is_of_the_loader, unseen
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name, value_of
 
@@ -54,12 +55,9 @@ _ALONG = frozenset(
 _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim", "weights"})
-_CONTAINERS = frozenset({"list", "dict", "set", "deque", "Counter", "defaultdict"})
 _BATCHES = re.compile(r"loader|iter|batches")  # names of what has as many items as there are batches
 _DEPTH = 8
 _LONGEST = 80
-_CHANCE = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "uuid.")
-_NEXT = frozenset({"next", "__next__", "pop", "popleft", "popitem", "send", "readline"})
 _UNKNOWN = 3  # a number for what the evaluation does not decide: settings, other objects
 
 
@@ -143,63 +141,14 @@ class Outside:
             value = found[0].value
             if isinstance(value, ast.Constant) or self.known.follows(value) or ast.unparse(value) == self.known.dataset:
                 return self.value(value, depth + 1)
-        if any(d.kind == "parameter" for d in found) and self._is_given_a_length(node):
+        if any(d.kind == "parameter" for d in found) and is_given_a_length(self.known, node):
             self.known.assumed.append(f"`{node.id}` is not the number of batches")
         return self._stand_in(node)
 
-    def _is_given_a_length(self, node: ast.Name) -> bool:
-        """Whether a caller gives a parameter the length of something."""
-        function = self.known.module.scope(node)
-        return any(
-            is_length(n)
-            and (parameter := self.known.module.parameter_for(c, a)) is not None
-            and parameter.arg == node.id
-            for c in self.known.module.callers(function)
-            for a in [*c.args, *(k.value for k in c.keywords)]
-            for n in ast.walk(a)
-        )
-
     def _stand_in(self, node: ast.expr) -> ast.expr:
         self.known.stand_ins[text_of(node)] = str(_UNKNOWN)
-        self.known.assumed += self._by_chance(node)
-        for n in ast.walk(node):
-            if (isinstance(n, ast.Attribute) and self._may_change(n)) or (
-                isinstance(n, ast.Name) and self._may_grow(n)
-            ):
-                self.known.assumed.append(f"the evaluation does not decide `{text_of(n)}`")
+        self.known.assumed += unseen(self.known, node)
         return ast.Constant(_UNKNOWN)
-
-    def _by_chance(self, node: ast.expr) -> list[str]:
-        """What is not the same on all ranks, or for all batches, of an expression that the batches do not decide."""
-        module, found = self.known.module, []
-        for n in ast.walk(node):
-            if not isinstance(n, ast.Call):
-                continue
-            if any(q.startswith(_CHANCE) for q in module.callee(n)):
-                found.append(f"`{text_of(n)}` gives the same on all ranks")
-            elif n in self.known.repeated and (last_name(n.func) in _NEXT or not makes_a_value(module, n)):
-                found.append(f"`{text_of(n)}` gives the same for each batch")
-        return found
-
-    def _may_grow(self, node: ast.Name) -> bool:
-        """Whether a name is that of a list or dict that begins empty: a hook or another function may fill it."""
-        values = [d.value for d in self.known.module.bindings.reaching(node) if d.kind == "assign" and d.index is None]
-        return any(
-            (isinstance(v, ast.List) and not v.elts)
-            or (isinstance(v, ast.Dict) and not v.keys)
-            or (isinstance(v, ast.Call) and not v.args and last_name(v.func) in _CONTAINERS)
-            for v in values
-        )
-
-    def _may_change(self, node: ast.Attribute) -> bool:
-        """Whether an attribute may go by the batches: of an object that is told of them, or set by their number."""
-        if ast.unparse(node.value) in self.known.told_of:
-            return True
-        cls = self.known.module.class_of(node)
-        if cls is None or ast.unparse(node.value) != "self":
-            return False
-        values = [d.value for d in self.known.module.attribute_values(cls, node.attr)]
-        return any(isinstance(n, ast.Call) and last_name(n.func) == "len" for v in values if v for n in ast.walk(v))
 
     def _attribute(self, node: ast.Attribute, depth: int) -> ast.expr:
         base = ast.unparse(node.value)
@@ -207,12 +156,9 @@ class Outside:
             return ast.Attribute(self.value(node.value, depth + 1), node.attr, ast.Load())
         if not self.known.follows(node.value):
             return self._stand_in(node)
-        if base in self.known.loaders or root_name(node.value) in (self.known.dataset, *self._datasets()):
+        if is_of_the_loader(self.known, node):
             self.known.assumed.append(f"the evaluation does not decide `{text_of(node)}`")
         return self._unless_collective(node)
-
-    def _datasets(self) -> list[str]:
-        return [f"{loader}.dataset" for loader in self.known.loaders]
 
     def _call(self, node: ast.Call, depth: int) -> ast.expr:
         function = last_name(node.func)

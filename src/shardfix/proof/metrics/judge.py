@@ -38,7 +38,8 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
         failures = []
     if failures:
         return proof_of(recipe, "unproven", f"the evaluation can't be run apart from its program: {failures[0][1]}")
-    wrong = list(dict.fromkeys(reason for run in after for reason in _wrong(recipe, run, alone[run.size])))
+    untouched = _untouched(recipe, runs, alone)
+    wrong = list(dict.fromkeys(reason for run in after for reason in _wrong(recipe, run, alone[run.size], untouched)))
     control, shown = _control(
         recipe, [r for r in runs if r.variant == "before" and r.world > 1 and r.size in alone], alone
     )
@@ -48,6 +49,8 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
         return proof_of(recipe, "unproven", "it was not run on several ranks", control=control)
     if not shown:
         return proof_of(recipe, "unproven", f"the original shows no fault in the same run: {control}", control=control)
+    if untouched:
+        return proof_of(recipe, "unproven", *list(untouched.values())[:_NAMED], control=control)
     if recipe.assumed:
         return proof_of(
             recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]), control=control
@@ -71,7 +74,26 @@ def failure_of(run: MetricRun) -> str:
     return ""
 
 
-def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun) -> list[str]:
+def _untouched(recipe: MetricRecipe, runs: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> dict[str, str]:
+    """What a change that mends some values leaves as wrong as it was, by name, with the values."""
+    found: dict[str, str] = {}
+    after = {(run.world, run.size): run for run in runs if run.variant == "after"}
+    for run in runs if recipe.partial else ():
+        now = after.get((run.world, run.size))
+        if run.variant == "after" or run.world == 1 or run.size not in alone or now is None:
+            continue
+        ((expected,), was, found_now) = alone[run.size].ranks, run.ranks[0].values, now.ranks[0].values
+        for name, value in expected.values.items():
+            wrong = name in was and name in found_now and same(was[name], found_now[name])
+            if wrong and not same(was[name], value):
+                found[name] = (
+                    f"`{name}` is {shown(was[name])} on {run.world} ranks, in one process {shown(value)}"
+                    f" ({run.size} samples), with the change and without it"
+                )
+    return found
+
+
+def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun, untouched: Mapping[str, str]) -> list[str]:
     """What of a run of the result differs from the original in one process."""
     for rank in run.ranks:
         if rank.error:
@@ -86,6 +108,7 @@ def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun) -> list[str]:
         all_judged = run.even or rank.read == expected.read
         judged = [n for n in expected.values if all_judged or n not in recipe.weighted]
         bad = [n for n in judged if n not in rank.values or not same(rank.values[n], expected.values[n])]
+        bad = [n for n in bad if n not in untouched]
         if bad:
             values = ", ".join(
                 f"`{n}` is {shown(rank.values.get(n))}, in one process {shown(expected.values[n])}"

@@ -32,7 +32,8 @@ class MetricRecipe:
     nothing is proven. ``told`` is what was not run. ``rows``: the loop is run as it is written, on rows that stand for
     a batch and for what a model gives; ``otherwise`` is then the recipe with stand-ins for its sums, for rows may not
     have the shape that its program needs. ``accelerate``: the programs need it. ``stands``: the code is judged as it
-    stands, so both are the same and what it gives in one process is what it is to give on several.
+    stands, so both are the same and what it gives in one process is what it is to give on several. ``partial``: the
+    change mends some of the values; what it does not touch is left open where it was wrong.
     """
 
     site: str
@@ -46,6 +47,7 @@ class MetricRecipe:
     rows: bool = False
     accelerate: bool = False
     stands: bool = False
+    partial: bool = False
     otherwise: MetricRecipe | None = None
 
 
