@@ -89,7 +89,8 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str
                 proofs.append(_unproven(location, "the rewritten loader was not found again in its file"))
                 continue
             if change.codes[0] in _METRICS:
-                metrics[str(location)] = metric_recipes(*pair, unsafe=change.tier == "unsafe")
+                unsafe, partial = change.tier == "unsafe", change.codes[0] == "SHD507"
+                metrics[str(location)] = metric_recipes(*pair, unsafe=unsafe, partial=partial)
             made = _recipe_of(change, *pair, root)
             if isinstance(made, Unproven):
                 proofs.append(_unproven(location, str(made), stronger(pair[0], project=made.project)))
