@@ -284,7 +284,7 @@ class Imported:
             or found[0].node is not function.args.kwarg
         ):
             return [given]
-        entered = s.entered.get(function)
+        entered = s.functions.entered.get(function)
         calls = [entered] if entered is not None else s.module.callers(function)
         if len(calls) != 1 or any(k.arg is None for k in calls[0].keywords):
             return [given]

@@ -102,7 +102,7 @@ class Indices:
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr == "tolist" and not node.args:
             return self.index(func.value, depth + 1)
-        made = self.slicer.returned(node, lambda v: self.index(v, depth + 1), depth + 1)
+        made = self.slicer.functions.returned(node, lambda v: self.index(v, depth + 1), depth + 1)
         if made is not None:
             return made
         if self.slicer.imported is not None:

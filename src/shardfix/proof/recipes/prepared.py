@@ -8,9 +8,9 @@ from shardfix.analysis.code.names import ACCELERATOR, last_name
 from shardfix.analysis.programs.regimes import is_hf_trainer
 from shardfix.analysis.sites import Site
 from shardfix.proof.recipes.choices import text_of
-from shardfix.proof.recipes.regime import call, comparison, dotted, name, tells_regime
+from shardfix.proof.recipes.regime import assign, call, comparison, dotted, name, tells_regime
 from shardfix.proof.recipes.settings import literal
-from shardfix.proof.recipes.slice import Slicer, assign
+from shardfix.proof.recipes.slice import Slicer
 from shardfix.proof.stop import Stop
 
 _SHARDING = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler", "data_seed")

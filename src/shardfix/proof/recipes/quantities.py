@@ -47,7 +47,7 @@ class Quantities:
             if type(known) is int:
                 return ast.Constant(known)
             if isinstance(node, ast.Call):
-                made = self.slicer.returned(node, lambda v: self.process(v, what, depth + 1), depth + 1)
+                made = self.slicer.functions.returned(node, lambda v: self.process(v, what, depth + 1), depth + 1)
                 if made is not None:
                     return made
             if self.slicer.imported is not None:

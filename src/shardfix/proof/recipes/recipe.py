@@ -14,8 +14,8 @@ from shardfix.proof.recipes.groups import worlds_of
 from shardfix.proof.recipes.imported import Imports
 from shardfix.proof.recipes.kept import conditions_of, folded, needed, reads, unset
 from shardfix.proof.recipes.prepared import accelerator, prepare_steps, seeding, splits_batches
-from shardfix.proof.recipes.regime import name, tells_regime
-from shardfix.proof.recipes.slice import Slicer, assign
+from shardfix.proof.recipes.regime import assign, name, tells_regime
+from shardfix.proof.recipes.slice import Slicer
 from shardfix.proof.recipes.told import Told
 from shardfix.proof.recipes.unpadding import FUNCTION, evaluation_prelude, unpadding_steps
 from shardfix.proof.recipes.whitelist import dotted_name, violation

@@ -52,6 +52,11 @@ def call(function: ast.expr, *args: ast.expr, **keywords: ast.expr) -> ast.Call:
     return ast.Call(function, list(args), [ast.keyword(k, v) for k, v in keywords.items()])
 
 
+def assign(target: str, value: ast.expr) -> ast.Assign:
+    """``target = value``."""
+    return ast.Assign([ast.Name(target, ast.Store())], value, lineno=0)
+
+
 def accelerator_value(module: Module, node: ast.expr) -> str:
     """``num_processes`` of ``accelerator.num_processes`` and of ``accelerator.state.num_processes``; else empty."""
     if not isinstance(node, ast.Attribute) or node.attr not in ACCELERATOR_VALUES:

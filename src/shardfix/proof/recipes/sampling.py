@@ -40,7 +40,7 @@ class Sampling:
                     return self.construction(node, qualified, depth)
             if last_name(node.func) in ("sanitize",) and node.args:
                 return self.sampler(node.args[0], depth + 1)
-            made = self.slicer.returned(node, lambda v: self.sampler(v, depth + 1), depth + 1)
+            made = self.slicer.functions.returned(node, lambda v: self.sampler(v, depth + 1), depth + 1)
             if made is not None:
                 return made
             if self.slicer.imported is not None:

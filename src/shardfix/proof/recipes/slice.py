@@ -10,16 +10,17 @@ from shardfix.analysis.code.arguments import Arguments
 from shardfix.analysis.code.bindings import Definition, ScopeNode
 from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import DATA_LOADER, last_name
-from shardfix.analysis.programs.processes import distributed_test
+from shardfix.analysis.code.names import DATA_LOADER
 from shardfix.proof.recipes.choices import Choices, text_of
 from shardfix.proof.recipes.conditions import Conditions
 from shardfix.proof.recipes.datasets import Datasets
 from shardfix.proof.recipes.drawn import Drawn
+from shardfix.proof.recipes.functions import Functions, Translate
 from shardfix.proof.recipes.imported import Imported, Imports
 from shardfix.proof.recipes.indices import Indices
 from shardfix.proof.recipes.quantities import Quantities
-from shardfix.proof.recipes.regime import call, dotted, name, value_of
+from shardfix.proof.recipes.reached import reach
+from shardfix.proof.recipes.regime import assign, call, dotted, name, value_of
 from shardfix.proof.recipes.sampling import Sampling
 from shardfix.proof.recipes.settings import literal
 from shardfix.proof.recipes.whitelist import FUNCTIONS, GIVEN
@@ -33,17 +34,6 @@ _DROPPED_KEYWORDS = frozenset(
         *("prefetch_factor", "persistent_workers", "pin_memory_device", "in_order"),
     }
 )
-
-Translate = Callable[[ast.expr], ast.expr]
-
-
-@dataclass(eq=False)
-class _Returned:
-    """A call of a project function that runs in the recipe: for each item of its result (None: the whole) the variable
-    that gets it and what each ``return`` gives."""
-
-    function: ast.FunctionDef | ast.AsyncFunctionDef
-    items: dict[int | None, tuple[str, dict[ast.Return, ast.expr]]]
 
 
 @dataclass(eq=False)
@@ -86,6 +76,7 @@ class Slicer:
         self.indices = Indices(self)
         self.datasets = Datasets(self)
         self.drawn = Drawn(self)
+        self.functions = Functions(self)
         self.imported = Imported(self, imports) if imports is not None else None
         self.pending: set[Definition] = set()
         self.ranked: dict[str, str] = {}  # where a dataset that is stood in for is given the rank
@@ -95,73 +86,9 @@ class Slicer:
         self.uses_accelerator = False
         self.mesh: dict[str, set[int]] = {}  # the dimensions of a device mesh that are asked for sizes and ranks
         self.twins: dict[ast.AST, ast.Call] = {}
-        self.inlined: dict[ast.Call, _Returned] = {}
-        self.entered: dict[ScopeNode, ast.Call] = {}
         self.alias: Callable[[ast.expr], ast.expr | None] = lambda node: None
         self.closed = False  # once the construction is translated, nothing more is bound
-        self._path(anchor)
-
-    # -- where the construction stands -----------------------------------------------------------------------
-
-    def _path(self, anchor: ast.Call) -> None:
-        """The conditions around the construction are taken as they must be for it to run."""
-        m = self.module
-        previous: ast.AST = anchor
-        for outer in m.around(anchor):
-            if isinstance(previous, ast.stmt):
-                self._after_leaving(previous)
-            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-                break
-            if isinstance(outer, ast.If) and previous is not outer.test:
-                inside = previous in outer.body
-                self._branch(outer, inside)
-            elif isinstance(outer, ast.IfExp) and previous is not outer.test:
-                self.assume(outer.test, previous is outer.body)
-            previous = outer
-
-    def _branch(self, node: ast.If, inside: bool) -> None:
-        outcome = distributed_test(node.test)
-        if outcome is None:
-            self.assume(node.test, inside)
-            return
-        twin = self._twin(node.orelse if inside else node.body)
-        if twin is not None:
-            self.twins[node] = twin
-            self.calls.append(twin)
-        elif isinstance(node.test, ast.BoolOp):
-            self.assume(node.test, inside)
-        elif outcome is inside:
-            self.several = True
-        else:
-            self.stop("the loader is built only where there is one process: there is nothing to shard", node.test)
-
-    def _after_leaving(self, statement: ast.stmt) -> None:
-        block = self.module.block(statement)
-        for earlier in block[: block.index(statement)] if statement in block else []:
-            if not isinstance(earlier, ast.If) or earlier.orelse or isinstance(earlier.test, ast.BoolOp):
-                continue
-            leaves = isinstance(earlier.body[-1], (ast.Return, ast.Raise))
-            outcome = distributed_test(earlier.test) if leaves else None
-            if outcome is True:
-                self.stop("the loader is built only where there is one process: there is nothing to shard", earlier)
-            self.several = self.several or outcome is False
-
-    def _twin(self, block: list[ast.stmt]) -> ast.Call | None:
-        """The construction that the other arm of a regime condition gives the same name."""
-        m = self.module
-        statement = m.statement(self.anchor)
-        found = []
-        for other in block:
-            if type(other) is not type(statement) or not isinstance(other, (ast.Assign, ast.Return)):
-                continue
-            made = _construction(m, other.value)
-            same = isinstance(other, ast.Return) or (
-                isinstance(statement, ast.Assign)
-                and [ast.dump(t) for t in other.targets] == [ast.dump(t) for t in statement.targets]
-            )
-            if made is not None and same:
-                found.append(made)
-        return found[0] if len(found) == 1 else None
+        reach(self)
 
     def assume(self, test: ast.expr, outcome: bool) -> None:
         """A condition, and what it must be for the construction to run."""
@@ -255,7 +182,7 @@ class Slicer:
             variable = self.variable(d.scope, d.key)
             if d.index is not None:
                 if isinstance(d.value, ast.Call) and d.index >= 0:
-                    item = self.returned(d.value, translate, depth, d.index)
+                    item = self.functions.returned(d.value, translate, depth, d.index)
                     if item is not None:
                         self._conditions(d)
                         self.bound[d] = _Bound(variable, item)
@@ -277,83 +204,8 @@ class Slicer:
             self.pending.discard(d)
 
     def _scope(self, scope: ScopeNode) -> None:
-        if scope not in self.scopes and scope not in self.entered:
+        if scope not in self.scopes and scope not in self.functions.entered:
             self.scopes.append(scope)
-
-    # -- functions of the project that give a value ------------------------------------------------------------
-
-    def returned(self, node: ast.Call, translate: Translate, depth: int, item: int | None = None) -> ast.expr | None:
-        """What a call of a function of the project returns, by the statements of its body that decide it.
-
-        None where it is not one plain function, or is another call of one that runs already: then its parameters
-        would have two values.
-
-        Args:
-            item: the item of the tuple that it returns.
-        """
-        m = self.module
-        functions = m.called_functions(node)
-        if self.closed or depth > DEPTH or len(functions) != 1 or m.project_classes(node.func):
-            return None
-        (function,) = functions
-        if isinstance(function, ast.AsyncFunctionDef) or function.decorator_list or function in self._running(node):
-            return None
-        if self.entered.get(function, node) is not node or function in self.scopes:
-            return None
-        returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and m.function(n) is function]
-        yields = any(
-            isinstance(n, (ast.Yield, ast.YieldFrom)) and m.function(n) is function for n in ast.walk(function)
-        )
-        if not returns or yields:
-            return None
-        self.entered[function] = node
-        values: dict[ast.Return, ast.expr] = {}
-        for r in returns:
-            value: ast.expr = r.value or ast.Constant(None)
-            if item is not None:
-                if not isinstance(value, ast.Tuple) or item >= len(value.elts):
-                    return None
-                value = value.elts[item]
-            for outer in m.around(r):
-                if outer is function:
-                    break
-                if not isinstance(outer, (ast.If, ast.With)):
-                    return None
-                if isinstance(outer, ast.If) and outer not in self.tests:
-                    self.tests[outer] = self.conditions.boolean(outer.test, depth + 1)
-            values[r] = translate(value)
-        held = self.inlined.setdefault(node, _Returned(function, {}))
-        variable = self.variable(function, f"what the call in {m.location(node)} gives {item}", function.name)
-        held.items[item] = (variable, values)
-        return name(variable)
-
-    def _running(self, node: ast.AST) -> list[ast.AST]:
-        return [n for n in self.module.around(node) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-
-    def _before(self, s: ast.stmt) -> list[ast.stmt]:
-        """The bodies of the functions that a statement calls."""
-        found: list[ast.stmt] = []
-        for made, held in self.inlined.items():
-            if self.module.statement(made) is s:
-                found += [*self._parameters_of(held.function), *self._returning(held.function.body, held)]
-        return found
-
-    def _returning(self, body: list[ast.stmt], held: _Returned) -> list[ast.stmt]:
-        """A function's body with each ``return`` an assignment, and what follows an ``if`` that returns in its arms."""
-        found: list[ast.stmt] = []
-        for i, s in enumerate(body):
-            rest = body[i + 1 :]
-            if isinstance(s, ast.Return):
-                given = [assign(variable, values[s]) for variable, values in held.items.values()]
-                return [*found, *self._before(s), *given]
-            returns = any(isinstance(n, ast.Return) for n in ast.walk(s))
-            if isinstance(s, ast.If) and returns and s in self.tests:
-                arms = [self._returning([*arm, *rest], held) for arm in (s.body, s.orelse)]
-                return [*found, ast.If(self.tests[s], arms[0] or [ast.Pass()], arms[1])]
-            if isinstance(s, ast.With) and returns:
-                return [*found, *self._returning([*s.body, *rest], held)]
-            found += self._statement(s, {}, [])
-        return [*found, *(assign(variable, ast.Constant(None)) for variable, _ in held.items.values())]
 
     def _followable(self, d: Definition, use: ast.expr) -> bool:
         """Whether the statements around an assignment are ones that a recipe can repeat."""
@@ -410,7 +262,7 @@ class Slicer:
         ):
             return []
         found: list[tuple[ast.expr, ScopeNode]] = []
-        entered = self.entered.get(function)
+        entered = self.functions.entered.get(function)
         for made in [entered] if entered is not None else m.callers(function):
             here = m.scope(made)
             value = argument_of(m, function, made, d.key)
@@ -505,22 +357,23 @@ class Slicer:
             *(s for s in reversed(scopes) if not isinstance(s, ast.Module)),
         ]
         for scope in order:
-            found += self._parameters_of(scope)
+            found += self.parameters_of(scope)
             if not isinstance(scope, ast.Lambda):
                 found += self._block(scope.body, {})
-        found += self._parameters_of(own)
+        found += self.parameters_of(own)
         if isinstance(own, ast.Lambda):
             return found + built[self.anchor]
         return found + self._block(own.body, built)
 
-    def _parameters_of(self, scope: ScopeNode) -> list[ast.stmt]:
+    def parameters_of(self, scope: ScopeNode) -> list[ast.stmt]:
+        """The parameters of a function, as assignments of what it is given."""
         return [assign(variable, value) for d, (variable, value) in self.parameters.items() if d.scope is scope]
 
     def _block(self, body: list[ast.stmt], built: dict[ast.Call, list[ast.stmt]]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
         for statement in body:
             made = [c for c in built if self._inside(c, statement)]
-            found += self._statement(statement, built, made)
+            found += self.statement(statement, built, made)
             if made:
                 break
         return found
@@ -528,7 +381,8 @@ class Slicer:
     def _inside(self, node: ast.AST, outer: ast.AST) -> bool:
         return any(n is outer for n in self.module.around(node))
 
-    def _statement(self, s: ast.stmt, built: dict[ast.Call, list[ast.stmt]], made: list[ast.Call]) -> list[ast.stmt]:
+    def statement(self, s: ast.stmt, built: dict[ast.Call, list[ast.stmt]], made: list[ast.Call]) -> list[ast.stmt]:
+        """What a statement of the source is in the recipe: the assignments in it that are bound, the constructions."""
         if isinstance(s, ast.If):
             if made and s not in self.twins:
                 return self._block(s.body if any(self._inside_block(c, s.body) for c in made) else s.orelse, built)
@@ -548,7 +402,7 @@ class Slicer:
             return [line for c in head for line in built[c]] if head else self._block(s.body, built)
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return []
-        found = self._before(s)
+        found = self.functions.before(s)
         for d, b in sorted(self.bound.items(), key=lambda item: getattr(item[0].node, "col_offset", 0)):
             if d.statement is s or (isinstance(d.statement, ast.NamedExpr) and self.module.statement(d.statement) is s):
                 if b.shared is not None:
@@ -562,18 +416,6 @@ class Slicer:
 
     def _inside_block(self, node: ast.AST, block: list[ast.stmt]) -> bool:
         return any(self._inside(node, s) for s in block)
-
-
-def assign(target: str, value: ast.expr) -> ast.Assign:
-    """``target = value``."""
-    return ast.Assign([ast.Name(target, ast.Store())], value, lineno=0)
-
-
-def _construction(module: Module, node: ast.expr | None) -> ast.Call | None:
-    """The loader construction that an expression is, a sanitizer around it looked through."""
-    while isinstance(node, ast.Call) and last_name(node.func) == "sanitize" and node.args:
-        node = node.args[0]
-    return node if isinstance(node, ast.Call) and DATA_LOADER in module.callee(node) else None
 
 
 __all__ = ["Slicer", "assign"]
