@@ -64,7 +64,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-EDITING = [r for r in RULES if r.invalid]
+EDITING = [r for r in RULES if any(not e.unsafe for e in r.invalid)]  # nothing asks for more under LibCST's tool
 
 
 @pytest.mark.parametrize("rule", EDITING, ids=[r.name for r in EDITING])
@@ -98,6 +98,7 @@ def test_every_codemod_has_a_command_of_the_name_it_declares() -> None:
         "prepare_trainer_loader": "PrepareTrainerLoader",
         "distribute_train_sampler": "DistributeTrainSampler",
         "reduce_eval_metrics": "ReduceEvalMetrics",
+        "evaluate_on_all_ranks": "EvaluateOnAllRanks",
         "distribute_eval_sampler": "DistributeEvalSampler",
         "insert_set_epoch": "InsertSetEpoch",
         "hazards": "ReportHazards",
