@@ -390,6 +390,21 @@ REFUSED = [
         id="a file is handed back",
     ),
     pytest.param(
+        LOADER
+        + "def told(model, loader):\n    acc = evaluate(model, loader)\n    if acc > 0.5: best = acc; print(acc)\n"
+        "    return acc\nif rank == 0:\n    told(model, val_loader)\n",
+        "    if acc > 0.5",
+        "shares its line with another statement",
+        id="statements of both kinds on one line",
+    ),
+    pytest.param(
+        LOADER + "def told(model, loader):\n    acc = evaluate(model, loader)\n    if acc > 0.5:\n        n = 1\n"
+        "    else: print(acc)\n    return acc\nif rank == 0:\n    told(model, val_loader)\n",
+        "    else: print(acc)",
+        "it stands on the line of its condition",
+        id="a line that shows on the line of else",
+    ),
+    pytest.param(
         LOADER + "if rank == 0:\n    for x, y in val_loader:\n        show(model(x))\n        break\n",
         "",
         "",

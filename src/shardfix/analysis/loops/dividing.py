@@ -279,6 +279,15 @@ class Divided:
             for before, behind in pairwise(block):
                 if before.end_lineno == behind.lineno and not {before, behind} <= self.shared:
                     close(behind, "it shares its line with another statement")
+            first = block[0]
+            start = self.module.source.span(first).start
+            before_it = self.module.text[max(self.module.text.rfind(end, 0, start) for end in "\r\n") + 1 : start]
+            if before_it.strip() and not set(block) <= self.shared and not self._lifted_whole(first):
+                close(first, "it stands on the line of its condition")
+
+    def _lifted_whole(self, s: ast.stmt) -> bool:
+        """Whether all that stands on the line of a condition is a statement that shows a call's result."""
+        return any(s is w for _, w in self.wrapped)
 
     def settle(self) -> None:
         """Let one process alone do as well what reads what it alone makes.
