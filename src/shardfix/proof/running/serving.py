@@ -29,6 +29,7 @@ LENGTH = struct.Struct("I")
 def serve(seat: Seat, world: int, grouped: bool, imports: tuple[str, ...] | None) -> None:
     """Run the programs that come in until nobody sends any; the rest as in ``dispatch.Where``."""
     import torch
+    import torch.utils.data
 
     become_rank(seat.rank, world, grouped, os.path.join(seat.folder, "store"))
     if imports is None:
