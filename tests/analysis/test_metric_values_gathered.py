@@ -36,6 +36,10 @@ def gathered(body: str, before: str = "") -> tuple[list[tuple[str, str]], list[s
         ("for t in y.tolist():\n    h[t] += 1", "sum"),
         ("for i in range(len(y)):\n    h[y[i].item()] += 1", "sum"),
         ("for i in range(len(y)):\n    h[i] += 1", "opaque"),
+        ("for t, p in zip(y.view(-1), x.view(-1)):\n    h[t, p] += 1", "sum"),
+        ("for t in y.flatten():\n    h[t.item()] += 1", "sum"),
+        ("for t, p in zip(y.view(-1), x):\n    h[t, p] += 1", "opaque"),
+        ("for t, p in zip(y[y > 0], x.view(-1)):\n    h[t, p] += 1", "opaque"),
     ],
 )
 def test_what_chooses_one_of_several_sums(body: str, kind: str) -> None:

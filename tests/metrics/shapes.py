@@ -832,4 +832,16 @@ SHAPES = (
         "losses = of_all_batches(losses)",
         "sizes = of_all_batches(sizes)",
     ),
+    _shape(
+        "a confusion matrix of all values",
+        """
+    matrix = torch.zeros(4, 4)
+    for x, y in val_loader:
+        pred = model(x).argmax(1)
+        for t, p in zip(y.view(-1), pred.view(-1)):
+            matrix[t.long(), p.long()] += 1
+    return matrix.tolist()
+""",
+        "matrix = reduced(matrix)",
+    ),
 )

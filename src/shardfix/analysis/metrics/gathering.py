@@ -174,6 +174,8 @@ class Gathering:
         turn = self.values.iterated(s.iter).kind
         if place.per_sample:
             inner = replace(place, once=False, loosely=place.loosely or turn == "unknown")
+        elif turn == "elements":  # as many as there are: sums of them are the samples', lists are not one for each
+            inner = replace(place, per_sample=True, once=False)
         elif turn in ("sample", "output"):
             left = any(isinstance(n, (ast.Continue, ast.Break)) for b in s.body for n in ast.walk(b))
             inner = replace(place, per_sample=True, loosely=turn == "output", once=place.once and not left)

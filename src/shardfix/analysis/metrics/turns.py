@@ -39,7 +39,7 @@ def bound(values: Values, d: Definition) -> Value:
         return whole if d.index is None else SAMPLES
     found = _part(values, iterable, d.index)
     # One of the things that a model gives: whether there is one for each sample, who gathers them has to ask.
-    return SAMPLE if found.kind == "output" else found
+    return SAMPLE if found.kind in ("output", "elements") else found
 
 
 def _part(values: Values, iterable: ast.expr, index: int | None) -> Value:
@@ -81,6 +81,8 @@ def iterated(values: Values, iterable: ast.expr) -> Value:
             parts = [iterated(values, a) for a in iterable.args]
             if any(p.kind == "sample" for p in parts) and all(p.kind in ("sample", "output") for p in parts):
                 return SAMPLE
+            if all(p.kind == "elements" for p in parts):
+                return parts[0]
             return either(parts)
         if name in ("enumerate", "tqdm", "list", "tuple", "reversed") and iterable.args:
             return iterated(values, iterable.args[0])
@@ -89,7 +91,7 @@ def iterated(values: Values, iterable: ast.expr) -> Value:
                 return unknown(iterable) if _again(values, iterable) else Value("sample")
             return values.together(iterable.args)
     value = values.of(iterable)
-    if value.kind in ("samples", "examples", "output") and _again(values, iterable):
+    if value.kind in ("samples", "examples", "output", "elements") and _again(values, iterable):
         return unknown(iterable)
     flat = squeezed(values.module, iterable, values.inside) if value.kind in ("samples", "output") else None
     if flat is not None:
@@ -98,9 +100,22 @@ def iterated(values: Values, iterable: ast.expr) -> Value:
         return SAMPLE
     if value.kind in ("list", "items"):
         return either(list(value.items))
+    if value.kind == "elements" and _flattened(iterable):
+        return value  # all of the batch's values, of which each is one sample's
     if value.kind in ("output", "constant", "sample"):
         return value
     return unknown(iterable)
+
+
+def _flattened(iterable: ast.expr) -> bool:
+    """``y.view(-1).tolist()``: all the values of rows, in their order, so that those of two go together."""
+    while isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute):
+        if iterable.func.attr in ("view", "reshape", "flatten", "ravel"):
+            return True
+        if iterable.func.attr not in ("tolist", "cpu", "numpy", "detach", "long", "int"):
+            return False
+        iterable = iterable.func.value
+    return False
 
 
 def goes_through_batch(values: Values, iterable: ast.expr) -> bool:
@@ -119,7 +134,7 @@ def _through_batch(values: Values, iterable: ast.expr) -> bool:
         if last_name(iterable.func) not in ("enumerate", "tqdm", "list", "tuple", "reversed"):
             break
         iterable = iterable.args[0]
-    return values.of(iterable).kind in ("samples", "examples", "output")
+    return values.of(iterable).kind in ("samples", "examples", "output", "elements")
 
 
 def _of_sample(values: Values, counted: ast.Call) -> bool:
@@ -140,7 +155,7 @@ def _again(values: Values, iterable: ast.expr) -> bool:
             own = [g.iter for g in outer.generators]
             place = next((i for i, g in enumerate(outer.generators) if g is previous), len(own))
             heads = own[:place]
-        if any(iterated(values, h).kind in ("sample", "output", "unknown") for h in heads):
+        if any(iterated(values, h).kind in ("sample", "output", "elements", "unknown") for h in heads):
             return True
         previous = outer
     return False
