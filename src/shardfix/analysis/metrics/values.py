@@ -285,8 +285,10 @@ class Values:
             if d.node not in turn or d.kind not in ("assign", "augmented"):
                 continue
             here = (getattr(d.node, "lineno", 0), getattr(d.node, "col_offset", 0))
-            if d.kind == "augmented" and any(b.node not in turn for b in self.module.bindings.reaching(d.node)):
-                return True
+            target = d.node if isinstance(d.node, ast.expr) else None
+            if d.kind == "augmented" and target is not None:
+                if any(b.node not in turn for b in self.module.bindings.reaching(target)):
+                    return True
             if any(r in turn and (r.lineno, r.col_offset) <= here for r in self.module.bindings.readers(d)):
                 return True
         return False
