@@ -21,6 +21,7 @@ class Shape:
         adds: lines that the change puts in behind the loop, in order.
         sharded: whether the program shards its loader already, so that the program as it is covers a part.
         steps: whether a number of batches that divides something is put together as well.
+        rests_on: what its proof takes for granted, in its own words, so that nothing is said to be proven.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Shape:
     exact: Literal["all", "even"] = "all"
     sharded: bool = False
     steps: bool = False
+    rests_on: str = ""
 
     @property
     def unsafe(self) -> bool:
@@ -207,8 +209,9 @@ def _shape(
     exact: Literal["all", "even"] = "all",
     sharded: bool = False,
     steps: bool = False,
+    rests_on: str = "",
 ) -> Shape:
-    return Shape(name, program(loop, more, SHARDED if sharded else EVALUATE), adds, exact, sharded, steps)
+    return Shape(name, program(loop, more, SHARDED if sharded else EVALUATE), adds, exact, sharded, steps, rests_on)
 
 
 SHAPES = (
@@ -711,6 +714,7 @@ SHAPES = (
 """,
         "metric_logger.synchronize_between_processes()",
         more=LOGGER + ACCURACY,
+        rests_on="`MetricLogger` adds up values and their weights",
     ),
     _shape(
         "summed by the program itself",
