@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.project import Project
+from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
 from shardfix.analysis.model import Change, Location
 from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.programs.unit_tests import is_unit_test
@@ -180,11 +182,25 @@ def _doubts(site: Site) -> tuple[tuple[str, str], ...]:
         found.append(("unsharded", why))
     elif site.role == "unknown" and not site.kinds - {"none"} and not site.batch_arms and not _trains_too(site):
         found.append(("unsharded", "whether that is meant is not shown, since nothing shows what it is for"))
+    if site.role == "eval" and not _waits(site):
+        found.append(("uneven", "right while nothing in the loop waits for the other ranks, and none is seen to"))
     if site.role == "unknown" and not _trains_too(site):
         found.append(("frozen-epoch", "whether it trains is not shown, and an evaluation may keep its order"))
     if site.role == "eval" and site.shown_role.guessed:
         found.append(("shuffled-eval", "that it evaluates is not shown but guessed"))
     return tuple(found)
+
+
+def _waits(site: Site) -> bool:
+    """Whether a rank waits for the others in a loop over a loader: for values, or for the gradients of all."""
+    for use in site.flow.of("iterate"):
+        home = site.module.home(use.node)
+        for call in (n for n in ast.walk(use.node) if isinstance(n, ast.Call)):
+            if last_name(call.func) in ("backward", "barrier") or is_reduction(home, call):
+                return True
+            if any(find_reduction(home.home(f), f) is not None for f in home.called_functions(call)):
+                return True
+    return not site.flow.of("iterate")
 
 
 def _trains_too(site: Site) -> bool:

@@ -85,7 +85,7 @@ BY_HAND = SHARDED.replace(
 @pytest.mark.parametrize(
     ("program", "shown"),
     [
-        pytest.param(SHARDED, "the original: `correct / total` is 0.0", id="not reduced"),
+        pytest.param(SHARDED, "the original: `correct / total` is 0.", id="not reduced"),
         pytest.param(BY_HAND, "the original: `(both[0] / both[1]).item()` is ", id="reduced with its padding"),
     ],
 )

@@ -9,7 +9,7 @@ from shardfix.config import Config
 from shardfix.engine import verify
 from shardfix.proof.metrics.judge_standing import judge_standing
 from shardfix.proof.metrics.model import Evaluation, Measured, MetricRecipe, MetricRun
-from shardfix.proof.model import Proof
+from shardfix.proof.model import Proof, Variant
 
 DDP = """\
 import torch
@@ -40,6 +40,7 @@ print({use})
 """
 PADDED = "DataLoader(val_set, batch_size=4, sampler=DistributedSampler(val_set, shuffle=False))"
 UNPADDED = f"unpadded({PADDED})"
+BY_HAND = "DataLoader(torch.utils.data.Subset(val_set, range(rank, len(val_set), dist.get_world_size())), batch_size=4)"
 USE = "evaluate(torch.nn.Linear(1, 2), val_loader)"
 REDUCED = "    correct, total = reduced(correct, total)\n    return correct / total"
 TENSOR = "    t = torch.tensor([correct, total])\n    dist.all_reduce(t)\n    return (t[0] / t[1]).item()"
@@ -105,11 +106,20 @@ PROGRAMS = {
     "padding_on_first_rank": ddp(PADDED, ON_FIRST),
     "reduced_twice": ddp(UNPADDED, REDUCED.replace("return correct", "return summed(correct)")),
     "gathered": ACCELERATE.format(batch=TOLD.format(gather="gather"), rest="accelerator.print(metric.compute())"),
+    "padding_over_the_dataset": ddp(
+        PADDED, "    t = torch.tensor(correct)\n    dist.all_reduce(t)\n    return t.item() / len(loader.dataset)"
+    ),
     # not decided
+    "shares_by_hand": ddp(BY_HAND, REDUCED),
+    "counted_twice": ACCELERATE.replace("preds = []", "correct = total = 0").format(
+        batch='pred, labels = accelerator.gather((pred, batch["labels"]))\n'
+        "        correct += (pred == labels).sum().item()\n        total += len(labels)",
+        rest="print(correct / total)",
+    ),
     "beside": ddp(UNPADDED, BESIDE),
     "kept_elsewhere": ddp(UNPADDED, "    return correct / total", "keep(evaluate(None, val_loader))"),
 }
-RIGHT, WRONG = list(PROGRAMS)[:7], list(PROGRAMS)[7:14]
+RIGHT, WRONG = list(PROGRAMS)[:7], list(PROGRAMS)[7:15]
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +182,42 @@ def test_means_over_batches_are_left_open() -> None:
         "rank 0 of 2: `loss` is 0.4, in one process 0.5 (5 samples): each rank has what its own part gives;"
         " it may be a mean over batches, which weighs a ragged one like a full one",
     )
+
+
+def test_ranks_that_make_other_numbers_of_steps_may_where_nothing_waits_in_the_loop(proofs: dict[str, Proof]) -> None:
+    proof = proofs["shares_by_hand"]
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0].endswith("; right while nothing in the loop waits for the other ranks, and none is seen to")
+    assert proof.reasons[-1].startswith("2 and 3 ranks get the metric of one process")
+
+
+def test_samples_that_are_counted_twice_leave_no_loader_proven(proofs: dict[str, Proof]) -> None:
+    proof = proofs["counted_twice"]
+    assert proof.verdict == "unproven"
+    assert "samples are read twice" in proof.reasons[-1]
+
+
+def test_what_is_reckoned_with_an_unknown_result_is_never_refuted() -> None:
+    """Only what a function is given is known of its result, so two such quotients can't be compared."""
+    same = Evaluation("", "")
+    recipe = MetricRecipe("eval.py:1:1", same, same, rows=True, stands=True)
+
+    def run(variant: Variant, world: int, number: int) -> MetricRun:
+        quotient = {"called": "__truediv__", "given": [{"called": "total", "given": [number]}, 2]}
+        score = {"called": "score", "given": [number]}
+        ranks = tuple(Measured(r, {"mean": quotient, "score": score}, ((r,),)) for r in range(world))
+        return MetricRun(variant, world, world > 1, 5, 2, ranks)
+
+    proof = judge_standing(recipe, [run("before", 1, 3), run("after", 2, 3)])
+    assert proof.verdict == "proven"
+    proof = judge_standing(recipe, [run("before", 1, 3), run("after", 2, 4)])
+    assert (proof.verdict, proof.reasons[0].partition(" (")[0]) == (
+        "refuted",
+        "rank 0 of 2: `score` is score(..), in one process score(..)",
+    )
+    only = [run("before", 1, 3), run("after", 2, 4)]
+    for one in only:
+        for rank in one.ranks:
+            rank.values.pop("score")
+    proof = judge_standing(recipe, only)
+    assert (proof.verdict, proof.reasons) == ("unproven", ("what is made of `mean` is not run",))

@@ -165,10 +165,13 @@ def _standing(proof: Proof, metrics: Sequence[MetricProof]) -> Proof:
     left = tuple(f"its metric is not proven: {m.reasons[0]}" for m in metrics if m.verdict == "unproven")
     right = tuple(line for m in metrics if m.verdict == "proven" for line in m.told)
     if left:
-        return replace(proof, reasons=(*proof.reasons, *right, *left), stand_ins=stand_ins)
+        # Read twice and another value: whatever excuses it, the loader is not all that its program needs.
+        twice = proof.verdict == "proven" and any(" read twice" in reason for reason in left)
+        verdict: Verdict = "unproven" if twice else proof.verdict
+        return replace(proof, verdict=verdict, reasons=(*proof.reasons, *right, *left), stand_ins=stand_ins)
     only_padding = proof.verdict == "unproven" and all("counted twice in the metric" in r for r in proof.reasons)
     reasons = (*(() if only_padding else proof.reasons), *right)
-    verdict: Verdict = "proven" if only_padding else proof.verdict
+    verdict = "proven" if only_padding else proof.verdict
     return replace(proof, verdict=verdict, reasons=reasons, stand_ins=stand_ins)
 
 

@@ -117,6 +117,12 @@ def RANDOM(seed: str | bytes, shape: tuple[int, ...], kind: str) -> Any:
     return drawn if kind == "whole" else drawn.float()
 
 
+# A sampler that repeats samples repeats the first ones. These the model gets right, so that a count of what is right
+# shows that they are counted twice: their inputs are of this number and the next ones throughout, their label is 1.
+FIRST = 2
+FIRSTS = 7.0
+
+
 class GIVEN(dict[Any, Any]):
     """A batch, by position or by key: inputs and labels that the indices decide."""
 
@@ -138,10 +144,13 @@ class GIVEN(dict[Any, Any]):
         )
         if word in ("input_ids", "attention_mask", "token_type_ids"):
             rows = [RANDOM(f"{key} {i}", (5,), "whole") + 1 for i in self.indices]
+            rows = [torch.full_like(row, FIRSTS + i) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
         elif labels:
             rows = [RANDOM(f"label {key} {i}", label, "whole" if whole else "truth") for i in self.indices]
+            rows = [torch.ones_like(row) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
         else:
             rows = [RANDOM(f"{key} {i}", taken, "normal") for i in self.indices]
+            rows = [torch.full_like(row, FIRSTS + i) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
         self[key] = torch.stack(rows)
         return self[key]
 
@@ -212,7 +221,19 @@ def MODEL(name: str, *given: Any, **named: Any) -> Any:
     middle = 0.0 if unit else 1.0 if whole else 0.5  # that of the labels: differences have either sign
     seeds = [name.encode() + b"".join(t[i].numpy().tobytes() for t in rows) for i in range(number)]
     made = torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") + middle for seed in seeds])
+    for i in range(number):
+        if any(t[i].numel() > 1 and bool((t[i] == t[i].flatten()[0]).all()) and t[i].max() >= FIRSTS for t in rows):
+            RIGHT(made[i], unit)
     return made - made.mean(0) if TRAINING[0] and number > 1 else made  # as a layer does that norms by its batch
+
+
+def RIGHT(row: Any, unit: bool) -> None:
+    """Make of what a model gives for one sample that its label is 1: the highest of its classes, or a one itself."""
+    shape, label, _, _, _ = SHAPES[SHAPE[0]]
+    if len(shape) > len(label) and row.shape[0 if shape[1:] == label else -1] > 1:
+        (row if shape[1:] == label else row.movedim(-1, 0))[1] = 0.999 if unit else row.max() + 1
+    else:
+        row.fill_(0.999 if unit else 1.2)
 
 
 def SUM_OF(name: str, *given: Any, **named: Any) -> Any:
