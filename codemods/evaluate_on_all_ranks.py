@@ -85,6 +85,8 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
             *((f"one rank alone still does what line {', '.join(map(str, kept))} begins",) if kept else ()),
             "every rank must come to the end of the loop, where the results are put together; fewer samples than "
             "processes are an error",
+            "each pass over a loader draws a random number, on every rank now: dropout and augmentation in training "
+            "draw others than before",
             *(line for line in [ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),
             *(line for site in group for line in lengths(site, "it is W times shorter now")),
         ),

@@ -271,6 +271,25 @@ REFUSED = [
         id="weights that only the main process changes in place",
     ),
     pytest.param(
+        LOADER
+        + "ema = copy.deepcopy(net)\ndef step():\n    for a, b in zip(ema.parameters(), net.parameters()):\n"
+        + "        a.data.mul_(0.9).add_(b.data)\n"
+        + EPOCHS
+        + "    if rank == 0:\n        step()\n        print(evaluate(ema, val_loader))\n",
+        "        step()",
+        "only the main process calls `step(..)`",
+        id="a function that changes the weights by their name in the module",
+    ),
+    pytest.param(
+        LOADER
+        + "ema = copy.deepcopy(net)\ndef renew():\n    ema.load_state_dict(net.state_dict())\n"
+        + EPOCHS
+        + "    if rank == 0:\n        renew()\n    if rank == 0:\n        print(evaluate(ema, val_loader))\n",
+        "        renew()",
+        "only the main process calls `renew(..)`",
+        id="a function that loads the weights",
+    ),
+    pytest.param(
         LOADER + EPOCHS + "    if rank == 0:\n        acc = evaluate(model, val_loader)\n        schedule.step(acc)\n",
         "        schedule.step(acc)",
         "only the main process calls `schedule.step(..)`, so that the ranks' models drift apart",

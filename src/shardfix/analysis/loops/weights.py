@@ -30,7 +30,9 @@ def same_weights(module: Module, divided: Sequence[Divided]) -> None:
     Raises:
         Closed: one process alone changes it, or its statistics are each rank's own.
     """
-    names = {n.id for n in _shared_nodes(divided) if isinstance(n, ast.Name)}
+    nodes = list(_shared_nodes(divided))
+    names = {n.id for n in nodes if isinstance(n, ast.Name)}
+    read = names.union(*(_of_the_module(module.home(n), n) for n in nodes if isinstance(n, ast.Call)))
     shared = {s for d in divided for s in d.shared}
     for home in {d.module for d in divided}:
         alone = [c for c in home.calls if home.statement(c) not in shared and _by_one(home, c) is not None]
@@ -45,7 +47,9 @@ def same_weights(module: Module, divided: Sequence[Divided]) -> None:
             if updates and any(_named(g) & names for g in given) and not _is_result(call):
                 close(call, _ALONE.format(_short(call)))
         for call in alone:
-            if _changes_in_place(home, call, {n for n in names if not PLAIN.search(n)}):
+            own = {n for n in names if not PLAIN.search(n)}
+            within = own | (read - names)
+            if _changes_in_place(home, call, own) or any(_stores(home, f, within) for f in home.called_functions(call)):
                 close(call, _ALONE.format(_short(call)))
     _statistics(module, divided, names)
 
@@ -72,6 +76,42 @@ def _changes_in_place(module: Module, call: ast.Call, names: set[str]) -> bool:
     own = [n for n in (call, *module.around(call)) if isinstance(n, ast.stmt)]
     under = own[: next((i for i, n in enumerate(own) if any(test is m for m in ast.walk(n))), len(own))]
     return bool(under) and bool(names & {n.id for n in ast.walk(under[-1]) if isinstance(n, ast.Name)})
+
+
+def _stores(module: Module, function: ast.AST, names: set[str], depth: int = 0) -> bool:
+    """Whether a function that one process calls changes what is evaluated, by its name or in a loop over it."""
+    home = module.home(function)
+    nodes = list(ast.walk(function))
+    tied = set(names)
+    for n in nodes:
+        if isinstance(n, (ast.For, ast.comprehension)) and _loaded(n.iter) & names:
+            tied |= {m.id for m in ast.walk(n.target) if isinstance(m, ast.Name)}
+    tied -= {t.id for n in nodes if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+    for n in nodes:
+        changed: ast.expr | None = None
+        if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store):
+            changed = n.value
+        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
+            in_place = n.func.attr.endswith("_") and not n.func.attr.startswith("_")
+            changed = n.func.value if in_place or n.func.attr == "load_state_dict" else None
+        if changed is not None and _named(changed) & tied:
+            return True
+    calls = [n for n in nodes if isinstance(n, ast.Call)] if depth < 2 else []
+    return any(_stores(home, f, names, depth + 1) for c in calls for f in home.called_functions(c) if f is not function)
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _of_the_module(module: Module, call: ast.Call) -> set[str]:
+    """The names that the functions of a call read and do not make themselves."""
+    found: set[str] = set()
+    for function in module.called_functions(call):
+        made = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        made |= {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
+        found |= _loaded(function) - made
+    return found
 
 
 def _statistics(module: Module, divided: Sequence[Divided], names: set[str]) -> None:
