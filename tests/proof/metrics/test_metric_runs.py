@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from shardfix.proof.metrics.judge import sizes_for
 from shardfix.proof.metrics.model import Evaluation, MetricProof, MetricRecipe
-from shardfix.proof.metrics.run import prove_metrics
+from shardfix.proof.metrics.run import _runs, prove_metrics
 from shardfix.proof.running.launch import Verifier
 
 PLAIN = "loader = torch.utils.data.DataLoader(DATASET(), batch_size=2)"
@@ -188,3 +189,11 @@ def test_a_slice_that_fails_by_itself_proves_nothing(proofs: dict[str, MetricPro
 def test_an_original_that_is_right_already_proves_nothing(proofs: dict[str, MetricProof]) -> None:
     assert proofs["nothing to mend"].verdict == "unproven"
     assert "the original shows no fault" in proofs["nothing to mend"].reasons[0]
+
+
+def test_a_change_of_some_values_is_held_against_the_original_at_each_size() -> None:
+    """One process may fail at one of them, where a last batch of one sample loses its dimension."""
+    same = Evaluation("", "")
+    for partial, sizes in ((True, sizes_for(4)), (False, sizes_for(4)[1:2])):
+        runs = _runs(MetricRecipe("eval.py:1:1", same, same, partial=partial), 4, 2, grouped=False)
+        assert [size for variant, world, _, size in runs if (variant, world) == ("before", 2)] == list(sizes)

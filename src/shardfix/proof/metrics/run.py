@@ -215,7 +215,8 @@ def _runs(recipe: MetricRecipe, batch_size: int, nproc: int, grouped: bool) -> I
         yield "after", nproc + 1, True, size
     if not grouped:
         yield "after", 1, True, sizes[1]
-    yield "before", nproc, True, sizes[1]
+    for size in sizes if recipe.partial else sizes[1:2]:  # at one that one process can run, whichever that is
+        yield "before", nproc, True, size
 
 
 def _prelude() -> str:
