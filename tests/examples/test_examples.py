@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -50,7 +51,9 @@ def said(folder: Path, *arguments: str, ranks: int) -> list[dict[str, Any]]:
         output, errors = process.communicate(timeout=60)
         pytest.fail(f"{folder.name} hangs with {ranks} rank(s)\n{output}\n{errors}")
     assert process.returncode == 0, f"{folder.name} fails with {ranks} rank(s)\n{output}\n{errors}"
-    return [json.loads(line) for line in output.splitlines() if line.startswith('{"rank"')]
+    # Wherever in a line: the newline of one rank may come behind what another one says.
+    starts = [match.start() for match in re.finditer(r'\{"rank"', output)]
+    return [json.JSONDecoder().raw_decode(output, start)[0] for start in starts]
 
 
 def run(folder: Path, *, ranks: int) -> Readings:

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import struct
 import termios
 
@@ -17,6 +18,14 @@ from shardfix.report.terminal import Page, Styled, emit
 
 def folded(text: str, width: int, *whole: tuple[int, int]) -> list[str]:
     return [" " * indent + text[start:end] for indent, start, end in folds(text, width, whole)]
+
+
+def read(terminal: int, *, lines: int) -> str:
+    """So many lines of a terminal, which hands on what it has, and that may be a part."""
+    shown = b""
+    while shown.count(b"\n") < lines and select.select([terminal], [], [], 30)[0]:
+        shown += os.read(terminal, 4096)
+    return shown.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,7 @@ def test_a_terminal_folds_and_a_pipe_does_not(monkeypatch: pytest.MonkeyPatch) -
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 44, 0, 0))
     with open(theirs, "w") as terminal:
         emit(page(), terminal)
-        shown = os.read(ours, 4096).decode().replace("\r\n", "\n")
+        shown = read(ours, lines=3)
     os.close(ours)
     assert shown.splitlines() == [
         "    what to do: call",
@@ -93,6 +102,6 @@ def test_colours_stay_with_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
     made.line("proof: ", Styled("refuted and a few words more than fit in here", "bold"))
     with open(theirs, "w") as terminal:
         emit(made, terminal)
-        shown = os.read(ours, 4096).decode().replace("\r\n", "\n")
+        shown = read(ours, lines=2)
     os.close(ours)
     assert shown == "proof: \x1b[1mrefuted and a few words more than\x1b[0m\n  \x1b[1mfit in here\x1b[0m\n"
