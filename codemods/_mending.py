@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module, is_false
@@ -59,12 +60,23 @@ class Mended:
     doubts: tuple[str, ...] = ()
 
 
+# The rule that puts a metric together asks, and so does each refusal that says why it is not: once is enough.
+_KNOWN: WeakKeyDictionary[Site, dict[frozenset[ast.expr], Mended | Hindrance]] = WeakKeyDictionary()
+
+
 def mended(site: Site, lifted: frozenset[ast.expr] = frozenset()) -> Mended | Hindrance:
     """How the metric of every loop over a loader is put together from the ranks' parts.
 
     Args:
         lifted: conditions on the rank that are taken away.
     """
+    known = _KNOWN.setdefault(site, {})
+    if lifted not in known:
+        known[lifted] = _mended(site, lifted)
+    return known[lifted]
+
+
+def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
     if site.role != "eval":
         return Hindrance("it is not seen to evaluate", site.module.evidence(site.call))
     hindered = _loader(site)
