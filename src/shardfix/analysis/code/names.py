@@ -96,6 +96,13 @@ def last_name(func: ast.expr) -> str:
     return func.id if isinstance(func, ast.Name) else ""
 
 
+def first_name(node: ast.AST | None) -> str:
+    """``model`` for ``model.net(x).data[0]``: the name that all of it starts from; empty without one."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def arguments_of(call: ast.Call) -> list[ast.expr]:
     """The values that a call is given."""
     return [*call.args, *(k.value for k in call.keywords)]

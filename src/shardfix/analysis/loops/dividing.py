@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import arguments_of
+from shardfix.analysis.code.names import arguments_of, first_name
 from shardfix.analysis.loops.effects import Effect, effects, unseen
 
 _MODES = frozenset({"train", "eval", "to", "cuda", "cpu", "half", "float", "requires_grad_"})
@@ -114,7 +114,7 @@ class Divided:
                     unit = self.unit_of(d.statement)
                     if unit is not None:
                         self.shared.add(unit)
-            roots = {_root(n) for n in loads} - {""}
+            roots = {first_name(n) for n in loads} - {""}
             for s in units:
                 if s not in self.shared and self._prepares(s, roots, behind=s.lineno > last):
                     self.shared.add(s)
@@ -146,7 +146,7 @@ class Divided:
     def _prepares(self, s: ast.stmt, roots: set[str], *, behind: bool) -> bool:
         """Whether a statement readies what the targets read, or sets it back: ``model.eval()``, ``ema.restore(m)``."""
         targets = s.targets if isinstance(s, ast.Assign) else [s.target] if isinstance(s, ast.AugAssign) else []
-        if any(isinstance(t, (ast.Attribute, ast.Subscript)) and _root(t) in roots for t in targets):
+        if any(isinstance(t, (ast.Attribute, ast.Subscript)) and first_name(t) in roots for t in targets):
             return not behind
         call = s.value if isinstance(s, ast.Expr) else None
         if not isinstance(call, ast.Call):
@@ -155,9 +155,9 @@ class Divided:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if method in ("train", "eval") and all(isinstance(a, ast.Constant) for a in arguments_of(call)):
             return True  # of whatever model: the one that is evaluated may be a part of it
-        own = receiver is not None and _root(receiver) in roots
+        own = receiver is not None and first_name(receiver) in roots
         given = any(
-            _root(n) in roots and not PLAIN.search(_root(n))
+            first_name(n) in roots and not PLAIN.search(first_name(n))
             for a in arguments_of(call)
             for n in ast.walk(a)
             if isinstance(n, ast.Name)
@@ -171,7 +171,7 @@ class Divided:
             return False
         if (own and (not behind or method in _MODES)) or self.module.called_functions(call, passed=False):
             return True
-        if own and PLAIN.search(_root(receiver) if receiver is not None else ""):
+        if own and PLAIN.search(first_name(receiver) if receiver is not None else ""):
             return False
         close(s, f"whether `{_short(call)}` changes what is evaluated is not seen, and only the main process does it")
 
@@ -406,12 +406,6 @@ def _loads(node: ast.AST) -> Iterable[ast.expr]:
             yield n
         elif isinstance(n, ast.AugAssign) and isinstance(n.target, (ast.Name, ast.Attribute)):
             yield n.target
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _short(call: ast.Call) -> str:

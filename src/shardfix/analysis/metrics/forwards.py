@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from shardfix.analysis.code.calling import argument_of, instance_classes
 from shardfix.analysis.code.module import Module, is_false
-from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.names import arguments_of, first_name, last_name
 from shardfix.analysis.metrics.losses import near
 
 _WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel", "compile", "convert_sync_batchnorm", "to"})
@@ -111,7 +111,7 @@ def _mixes(forward: _Function) -> bool:
             if len(sides) == 2 and sides[0] is not None and _each_with_each(sides[0], sides[1]):
                 return True
         first = any(_is_first(a) for a in (*n.args, *(k.value for k in n.keywords if k.arg in ("dim", "axis", "dims"))))
-        roots = {r for a in ([receiver] if receiver is not None else []) + n.args[:1] for r in [_root(a)]}
+        roots = {r for a in ([receiver] if receiver is not None else []) + n.args[:1] for r in [first_name(a)]}
         if first and (name in _ALONG or (name in _OF_PARAMETERS and roots & given)):
             return True
         if first and name in _OF_PARAMETERS and receiver is not None and isinstance(receiver, ast.Name):
@@ -127,19 +127,13 @@ def _each_with_each(left: ast.expr, right: ast.expr | None) -> bool:
     turned = isinstance(right, ast.Attribute) and right.attr == "T"
     if isinstance(right, ast.Call) and isinstance(right.func, ast.Attribute):
         turned = right.func.attr == "t"
-    return turned and right is not None and "self" not in (_root(left), _root(right))
+    return turned and right is not None and "self" not in (first_name(left), first_name(right))
 
 
 def _is_first(node: ast.expr) -> bool:
     if isinstance(node, (ast.Tuple, ast.List)):
         return any(_is_first(e) for e in node.elts)
     return isinstance(node, ast.Constant) and type(node.value) is int and node.value == 0
-
-
-def _root(node: ast.expr | None) -> str:
-    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_own(node: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.loops.accumulation import names_bound, root_of
+from shardfix.analysis.loops.accumulation import mentions, names_bound, root_of
 from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
 from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
@@ -161,7 +161,7 @@ class Gathering:
         if self._first_or_joined(s, place):
             return
         kind = self.values.of(s.test).kind
-        if kind == "constant" and not _mentions_any(s.test, self.bound):
+        if kind == "constant" and not mentions(s.test, self.bound):
             inner = replace(place, once=False)  # a setting of the run: without it the list stays empty
         elif place.per_sample and kind in ("sample", "constant"):
             inner = replace(place, once=False)
@@ -400,7 +400,7 @@ class Gathering:
             return
         elif receiver is not None and gathers_itself(self.module, receiver):
             return  # it combines the ranks' parts when it is asked for the result
-        elif not any(_mentions_any(a, self.bound) for a in arguments_of(call)) and name not in ("append", "extend"):
+        elif not any(mentions(a, self.bound) for a in arguments_of(call)) and name not in ("append", "extend"):
             if receiver is not None and changes_within(self.module, call, self._local) and name.endswith("_"):
                 self.refuse(s, f"`{short(call.func)}` changes what it is called on")
             elif receiver is not None and isinstance(receiver, ast.Name) and name in ("update", "add", "insert"):
@@ -422,10 +422,6 @@ class Gathering:
 
 def _leaves(statement: ast.stmt) -> bool:
     return any(isinstance(n, (ast.Continue, ast.Break)) for n in ast.walk(statement))
-
-
-def _mentions_any(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in names for n in ast.walk(node))
 
 
 __all__ = ["Gathering", "Write"]

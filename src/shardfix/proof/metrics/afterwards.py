@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loops.accumulation import root_of
 from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test
 from shardfix.proof.metrics.apart import only_keeps, speaks
 from shardfix.proof.metrics.collectives import collective, is_collective, only_waits
 from shardfix.proof.metrics.expressions import METHODS, Outside
-from shardfix.proof.metrics.known import COLLECTIVE, Known, root_name
+from shardfix.proof.metrics.known import COLLECTIVE, Known
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name, value_of
 from shardfix.proof.recipes.slice import assign
@@ -104,9 +105,9 @@ class Afterwards:
             return []
         nodes = list(ast.walk(s))
         targets = [n for n in nodes if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))]
-        written = {root_name(n) for n in targets if isinstance(n.ctx, ast.Store)}
+        written = {root_of(n) for n in targets if isinstance(n.ctx, ast.Store)}
         written |= {
-            root_name(n.func.value)
+            root_of(n.func.value)
             for n in nodes
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _CHANGES
         }

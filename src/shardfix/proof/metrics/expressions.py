@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loops.accumulation import root_of
 from shardfix.proof.metrics.apart import makes_a_value
 from shardfix.proof.metrics.collectives import collective, is_collective
 from shardfix.proof.metrics.functions import inlined
-from shardfix.proof.metrics.known import COLLECTIVE, Known, is_length, root_name
+from shardfix.proof.metrics.known import COLLECTIVE, Known, is_length
 from shardfix.proof.metrics.literal import Literal
 from shardfix.proof.metrics.unseen import is_given_a_length, is_of_the_loader, unseen
 from shardfix.proof.recipes.choices import text_of
@@ -94,7 +95,7 @@ class Outside:
             return self._call(node, depth)
         if isinstance(node, ast.Attribute):
             return self._attribute(node, depth)
-        if isinstance(node, ast.Subscript) and root_name(node) in self.known.local:
+        if isinstance(node, ast.Subscript) and root_of(node) in self.known.local:
             return self.made_of(node)  # a row is a number here, whatever the program keeps in it
         if isinstance(node, ast.Subscript) and self.known.follows(node.value):
             key = node.slice if isinstance(node.slice, ast.Slice) else self.value(node.slice, depth + 1)
@@ -193,7 +194,7 @@ class Outside:
             if function in _MOVES:
                 return self.value(receiver, depth + 1)
             own = METHODS | self.known.classes.get(ast.unparse(receiver), frozenset())
-            if function in own and root_name(receiver) not in self.known.local:
+            if function in own and root_of(receiver) not in self.known.local:
                 method = ast.Attribute(self.value(receiver, depth + 1), function, ast.Load())
                 return self._kept_call(method, node, depth)
             if function == "format":

@@ -103,11 +103,4 @@ def is_length(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
 
 
-def root_name(node: ast.expr) -> str:
-    """The name or attribute whose item something is, as it is written; empty for anything else."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
-
-
-__all__ = ["COLLECTIVE", "Known", "is_length", "root_name"]
+__all__ = ["COLLECTIVE", "Known", "is_length"]

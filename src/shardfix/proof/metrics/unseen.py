@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loops.accumulation import root_of
 from shardfix.proof.metrics.apart import makes_a_value
-from shardfix.proof.metrics.known import Known, is_length, root_name
+from shardfix.proof.metrics.known import Known, is_length
 from shardfix.proof.recipes.choices import text_of
 
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "Counter", "defaultdict"})
@@ -38,7 +39,7 @@ def is_given_a_length(known: Known, node: ast.Name) -> bool:
 def is_of_the_loader(known: Known, node: ast.Attribute) -> bool:
     """Whether an attribute is the loader's or its dataset's own, which may count what is read."""
     datasets = [known.dataset, *(f"{loader}.dataset" for loader in known.loaders)]
-    return ast.unparse(node.value) in known.loaders or root_name(node.value) in datasets
+    return ast.unparse(node.value) in known.loaders or root_of(node.value) in datasets
 
 
 def _by_chance(known: Known, node: ast.expr) -> list[str]:
