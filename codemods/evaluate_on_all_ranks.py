@@ -8,7 +8,7 @@ from shardfix.codemods._all_ranks import edits_of, let_all_in, unfit
 from shardfix.codemods._findings import lengths, refuse
 from shardfix.codemods._mending import Hindrance, Mended, mended, without_padding
 from shardfix.codemods.distribute_eval_sampler import may_train, rest_of
-from shardfix.codemods.reduce_eval_metrics import ROWS, not_quite, sampled, together
+from shardfix.codemods.reduce_eval_metrics import ROWS, TOGETHER, not_quite, sampled, together
 
 from shardfix.analysis.loops.letting_in import LetIn
 from shardfix.analysis.model import Change, Finding, Location, Options
@@ -83,8 +83,7 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
             "with W processes each rank evaluates 1/W of the samples; until now one did all and the others waited "
             "where they next combine something",
             *((f"one rank alone still does what line {', '.join(map(str, kept))} begins",) if kept else ()),
-            "every rank must come to the end of the loop, where the results are put together; fewer samples than "
-            "processes are an error",
+            TOGETHER,
             "each pass over a loader draws a random number, on every rank now: dropout and augmentation in training "
             "draw others than before",
             *(line for line in [ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),

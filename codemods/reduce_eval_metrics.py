@@ -111,8 +111,7 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         "each rank evaluates its own share without the samples that only fill it up, and all ranks get the whole metric"
         if all(sharded)
         else "with W processes each rank evaluates 1/W of the samples, and all ranks get the whole metric",
-        "every rank must come to the end of the loop, where the results are put together; fewer samples than processes "
-        "are an error",
+        TOGETHER,
         *(line for line in [ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),
         *(line for site in group for line in lengths(site, "it is W times shorter now") if not all(sharded)),
     )
@@ -130,6 +129,11 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
     )
 
 
+# What an evaluation that is put together from all ranks rests on, told with each such change.
+TOGETHER = (
+    "every rank must come to the end of the loop, where the results are put together; fewer samples than processes are "
+    "an error"
+)
 ROWS = (
     "the results must be one for each sample: where a model gives more or fewer, in_order() is an error on every rank"
 )
