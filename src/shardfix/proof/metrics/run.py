@@ -222,15 +222,19 @@ def _runs(recipe: MetricRecipe, batch_size: int, nproc: int, grouped: bool) -> I
 def _prelude() -> str:
     """The stand-ins and the functions that migrated code calls, as modules that each rank makes once."""
     package = resources.files("shardfix")
-    evaluation = (package / "evaluation.py").read_text(encoding="utf-8")
-    stand_ins = (package / "proof" / "metrics" / "stand_ins.py").read_text(encoding="utf-8")
+    metrics = package / "proof" / "metrics"
+    # by the module that each text is run in
+    texts = [
+        *(("_shardfix_stand_ins", (metrics / f"{n}.py").read_text(encoding="utf-8")) for n in ("stand_ins", "rows")),
+        ("_shardfix_evaluation", (package / "evaluation.py").read_text(encoding="utf-8")),
+    ]
     return f"""
 import sys, types
-for _name, _text in (("_shardfix_stand_ins", {stand_ins!r}), ("_shardfix_evaluation", {evaluation!r})):
-    if _name not in sys.modules:
-        _module = types.ModuleType(_name)
-        exec(compile(_text, _name, "exec"), vars(_module))
-        sys.modules[_name] = _module
+_texts = {texts!r}
+if _texts[-1][0] not in sys.modules:
+    for _name, _text in _texts:
+        exec(compile(_text, _name, "exec"), vars(sys.modules.setdefault(_name, types.ModuleType(_name))))
+for _name, _ in _texts:
     globals().update({{key: value for key, value in vars(sys.modules[_name]).items() if not key.startswith("_")}})
 READ.clear()
 TRAINING[0] = False

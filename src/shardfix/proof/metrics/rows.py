@@ -1,0 +1,177 @@
+"""What stands for a batch and for what a model gives of it where a loop is run as written; its text runs in each rank.
+
+Its names and those of ``stand_ins`` are one namespace there, so neither imports the other where it runs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shardfix.proof.metrics.stand_ins import LOGGER, METER, PLAIN
+
+# What a model may give and what labels and inputs it may have: the shape of one row of each, whether labels are whole
+# numbers, whether what is given lies between 0 and 1. Eleven and three classes: few batches have so many samples.
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], bool]] = [
+    (given, label, whole, taken, unit)
+    for unit in (False, True)
+    for given, label, whole, taken in (
+        ((11,), (), True, (6,)),
+        ((), (), False, (6,)),
+        ((1,), (1,), False, (6,)),
+        ((3,), (), True, (6,)),
+        ((3, 4, 4), (4, 4), True, (3, 4, 4)),
+        ((3,), (3,), False, (6,)),
+        ((1, 4, 4), (1, 4, 4), False, (3, 4, 4)),
+        ((5, 3), (5,), True, (5,)),
+        ((3, 4, 4), (3, 4, 4), False, (3, 4, 4)),
+        ((1,), (), True, (6,)),
+        ((), (), True, (6,)),
+    )
+]
+SHAPE: list[int] = [0]
+TRAINING: list[bool] = [False]  # whether the model is left in training
+
+
+def RANDOM(seed: str | bytes, shape: tuple[int, ...], kind: str) -> Any:
+    """Numbers that the seed decides: ``normal``, ``unit`` (0 to 1), ``whole`` (0, 1, 2) or ``truth`` (0.0, 1.0)."""
+    import torch
+
+    generator = torch.Generator().manual_seed(zlib.crc32(seed if isinstance(seed, bytes) else seed.encode()))
+    if kind == "normal":
+        return torch.randn(shape, generator=generator)
+    if kind == "unit":
+        return torch.rand(shape, generator=generator)
+    drawn = torch.randint(0, 3 if kind == "whole" else 2, shape, generator=generator)
+    return drawn if kind == "whole" else drawn.float()
+
+
+# A sampler that repeats samples repeats the first ones. These the model gets right, so that a count of what is right
+# shows that they are counted twice: their inputs are of this number and the next ones throughout, their label is 1.
+FIRST = 2
+FIRSTS = 7.0
+
+
+class GIVEN(dict[Any, Any]):
+    """A batch, by position or by key: inputs and labels that the indices decide."""
+
+    def __init__(self, indices: Any) -> None:
+        super().__init__()
+        self.indices = [int(index) for index in indices]
+        for key in ("input_ids", "attention_mask", "labels"):
+            self[key]
+
+    def __missing__(self, key: Any) -> Any:
+        import torch
+
+        if not isinstance(key, (int, str)):
+            raise TypeError(f"a batch has no {key!r}")
+        _, label, whole, taken, _ = SHAPES[SHAPE[0]]
+        word = str(key).lower()
+        labels = (
+            key not in (0, -2) if isinstance(key, int) else any(w in word for w in ("label", "target", "mask", "y"))
+        )
+        if word in ("input_ids", "attention_mask", "token_type_ids"):
+            rows = [RANDOM(f"{key} {i}", (5,), "whole") + 1 for i in self.indices]
+            rows = [torch.full_like(row, FIRSTS + i) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
+        elif labels:
+            rows = [RANDOM(f"label {key} {i}", label, "whole" if whole else "truth") for i in self.indices]
+            rows = [torch.ones_like(row) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
+        else:
+            rows = [RANDOM(f"{key} {i}", taken, "normal") for i in self.indices]
+            rows = [torch.full_like(row, FIRSTS + i) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
+        self[key] = torch.stack(rows)
+        return self[key]
+
+    def __iter__(self) -> Any:
+        return iter([self[place] for place in range(8)])
+
+    def keys(self) -> Any:
+        """The keys that a tokenizer's batches have."""
+        return {"input_ids": 0, "attention_mask": 0, "labels": 0}.keys()
+
+    def items(self) -> Any:
+        """These keys and their rows."""
+        return [(key, self[key]) for key in self.keys()]
+
+    def values(self) -> Any:
+        """The rows of these keys."""
+        return [self[key] for key in self.keys()]
+
+    def to(self, *where: Any) -> GIVEN:
+        """The batch itself: it has no device."""
+        return self
+
+
+def PARTS(value: Any, number: int) -> Any:
+    """What is unpacked into so many names."""
+    return [value[place] for place in range(number)] if isinstance(value, GIVEN) else value
+
+
+def FIELD(value: Any, name: str) -> Any:
+    """An attribute of a batch, of what a model gives, or of a value of torch or numpy."""
+    import torch
+
+    if isinstance(value, GIVEN):
+        return value[name]
+    if isinstance(value, torch.Tensor) and name in ("logits", "last_hidden_state", "prediction_logits", "out"):
+        return value
+    if isinstance(value, torch.Tensor) and name == "loss":
+        return value.float().abs().flatten(1).mean(1).mean() if value.ndim > 1 else value.float().abs().mean()
+    known = ("shape", "T", "mT", "dtype", "device", "ndim", "data", "values", "indices", "size", "real")
+    if name in known or isinstance(value, (METER, LOGGER)):
+        return getattr(value, name)
+    raise AttributeError(name)
+
+
+def LOOKUP(name: str, key: Any) -> str:
+    """What a table that is not run holds for a key."""
+    return f"{name}[{PLAIN(key)}]"
+
+
+def TENSORS(given: Any) -> list[Any]:
+    """The tensors among what a function is given."""
+    import torch
+
+    if isinstance(given, torch.Tensor):
+        return [given]
+    items = given.values() if isinstance(given, dict) else given if isinstance(given, (list, tuple)) else ()
+    return [tensor for item in items for tensor in TENSORS(item)]
+
+
+def MODEL(name: str, *given: Any, **named: Any) -> Any:
+    """What a model gives: a row for each row that it is given, which nothing but that row decides."""
+    import torch
+
+    tensors = TENSORS([*given, named])
+    number = len(tensors[0])
+    rows = [t.detach().contiguous() for t in tensors if t.ndim and len(t) == number]
+    shape, _, whole, _, unit = SHAPES[SHAPE[0]]
+    middle = 0.0 if unit else 1.0 if whole else 0.5  # that of the labels: differences have either sign
+    seeds = [name.encode() + b"".join(t[i].numpy().tobytes() for t in rows) for i in range(number)]
+    made = torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") + middle for seed in seeds])
+    for i in range(number):
+        if any(t[i].numel() > 1 and bool((t[i] == t[i].flatten()[0]).all()) and t[i].max() >= FIRSTS for t in rows):
+            RIGHT(made[i], unit)
+    return made - made.mean(0) if TRAINING[0] and number > 1 else made  # as a layer does that norms by its batch
+
+
+def RIGHT(row: Any, unit: bool) -> None:
+    """Make of what a model gives for one sample that its label is 1: the highest of its classes, or a one itself."""
+    shape, label, _, _, _ = SHAPES[SHAPE[0]]
+    if len(shape) > len(label) and row.shape[0 if shape[1:] == label else -1] > 1:
+        (row if shape[1:] == label else row.movedim(-1, 0))[1] = 0.999 if unit else row.max() + 1
+    else:
+        row.fill_(0.999 if unit else 1.2)
+
+
+def SUM_OF(name: str, *given: Any, **named: Any) -> Any:
+    """A number for each row, summed."""
+    rows = MODEL(name, *given, **named)
+    return rows.abs().sum()
+
+
+def MEAN_OF(name: str, *given: Any, **named: Any) -> Any:
+    """The mean of a number for each row, as a loss gives it."""
+    return MODEL(name, *given, **named).abs().mean()
