@@ -160,9 +160,9 @@ def test_a_module_is_imported_once() -> None:
 
 
 def test_several_imports_share_a_line_a_place_and_its_blank_lines() -> None:
-    edits = [AddImport("a.py", "m", "n"), AddImport("a.py", "k", "j"), AddImport("a.py", "m", "o")]
-    assert applied("'''doc'''\n\nx = 1\n", *edits) == "'''doc'''\n\nfrom m import n, o\nfrom k import j\n\nx = 1\n"
-    assert applied("x = 1\n", *edits) == "from m import n, o\nfrom k import j\n\nx = 1\n"
+    edits = [AddImport("a.py", "m", "o"), AddImport("a.py", "k", "j"), AddImport("a.py", "m", "n")]
+    assert applied("'''doc'''\n\nx = 1\n", *edits) == "'''doc'''\n\nfrom k import j\nfrom m import n, o\n\nx = 1\n"
+    assert applied("x = 1\n", *edits) == "from k import j\nfrom m import n, o\n\nx = 1\n"
 
 
 @pytest.mark.parametrize(

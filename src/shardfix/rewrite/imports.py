@@ -120,7 +120,7 @@ def place_imports(
     extended: list[tuple[Statement, str]] = []
     lines: dict[tuple[str, Statement | None], list[str]] = {}
     apart: set[tuple[str, Statement | None]] = set()
-    for edit in sorted(edits, key=lambda edit: (edit.apart, edit.module if edit.apart else "")):
+    for edit in sorted(edits, key=lambda edit: (edit.apart, bool(edit.name), edit.module)):
         if _is_bound(tree, edit, leaving):
             continue
         beside = tree.outermost(tree.statement(edit.beside)) if edit.beside else None
@@ -140,7 +140,8 @@ def place_imports(
     top = ""
     for (module, beside), names in lines.items():
         wanted = [f"import {module}" if not name else "" for name in names if not name]
-        wanted += [f"from {module} import {', '.join(joined)}"] if (joined := [name for name in names if name]) else []
+        joined = sorted((name for name in names if name), key=_isort_key)
+        wanted += [f"from {module} import {', '.join(joined)}"] if joined else []
         insert = _new_line(tree, beside, wanted)
         if insert is None:
             top += "".join(line + tree.layout.newline(0) for line in wanted)
