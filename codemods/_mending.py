@@ -16,6 +16,7 @@ from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.lengths import measured
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.ordering import by_order
+from shardfix.analysis.metrics.reread import reread
 from shardfix.analysis.metrics.splits import drawn_anew
 from shardfix.analysis.metrics.summing import not_summed
 from shardfix.analysis.metrics.twice import reduced_later
@@ -27,7 +28,7 @@ from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
 
 EVALUATION = "shardfix_evaluation"
-NAMES = ("unpadded", "reduced", "in_order", "of_all_batches")
+NAMES = ("unpadded", "reduced", "in_order", "of_all_batches", "all_here")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -115,15 +116,23 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
                 return Hindrance(open_.why, module.evidence(open_.node))
             evidence += [module.evidence(a.write) for a in metric.accumulators]
             continue
-        again = reduced_later(
+        later = reduced_later(
             module, metric.loop, [a.name for a in metric.accumulators], sharded="distributed" in site.kinds
         )
-        if again is not None:
-            return Hindrance(again.why, module.home(again.node).evidence(again.node))
+        if later is not None:
+            return Hindrance(later.why, module.home(later.node).evidence(later.node))
         behind = _behind(module, metric)
         if isinstance(behind, Hindrance):
             return behind
         edits += behind
+        for again in reread(module, metric.loop):
+            if again.statement is not None and not lifted:
+                edits += [InsertStatements(*module.place(again.statement), "after", ("all_here()",))]
+                edits += [_imported(module, "all_here")]
+                continue
+            path = ast.unparse(again.path)
+            written = f"each rank writes `{path}`, which line {_line(again.reader)} may read while another writes it"
+            doubts.append(f"line {_line(again.writer)}: {written}")
         settled += metric.steps
         inexact += [f"line {_line(a.write)}: {a.why}" for a in metric.accumulators if a.why]
         inexact += [f"line {_line(s)}: it divides by the number of batches" for s in metric.steps]

@@ -112,7 +112,7 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         if all(sharded)
         else "with W processes each rank evaluates 1/W of the samples, and all ranks get the whole metric",
         TOGETHER,
-        *(line for line in [ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),
+        *(line for name, line in (("in_order", ROWS), ("all_here", WAITS)) if _imports(edits, name)),
         *(line for site in group for line in lengths(site, "it is W times shorter now") if not all(sharded)),
     )
     return Change(
@@ -137,6 +137,15 @@ TOGETHER = (
 ROWS = (
     "the results must be one for each sample: where a model gives more or fewer, in_order() is an error on every rank"
 )
+
+WAITS = (
+    "all_here() makes every rank wait until all have written the file that is read behind it: one that opens it for "
+    "writing empties it, and now all come there at the same time"
+)
+
+
+def _imports(edits: Sequence[Edit], name: str) -> bool:
+    return any(isinstance(e, AddImport) and e.name == name for e in edits)
 
 
 def _title(sharded: bool, *, summed: bool) -> str:

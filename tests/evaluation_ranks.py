@@ -6,6 +6,7 @@ Usage: python evaluation_ranks.py FOLDER (rendezvous and results go there: one `
 import os
 import pickle
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 from shardfix import evaluation
-from shardfix.evaluation import EvaluationError, in_order, of_all_batches, reduced, unpadded
+from shardfix.evaluation import EvaluationError, all_here, in_order, of_all_batches, reduced, unpadded
 
 WORLDS = (1, 2, 3, 4)
 # (samples, batch size): multiples of ranks times batch size, one more, one less, ragged, below the ranks, single ones.
@@ -190,6 +191,14 @@ def out_of_step() -> str:
     return refused(lambda: in_order([1, 2], unpadded(loader(7))))
 
 
+def written(rank: int, folder: Path) -> list[str]:
+    """What is there of the files that each rank writes, the last one late, for a rank that looks when all are here."""
+    time.sleep(0.2 * (rank == dist.get_world_size() - 1))
+    (folder / f"written by {rank}").touch()
+    all_here()
+    return sorted(path.name for path in folder.glob("written by *"))
+
+
 def unpadded_wrongly() -> dict[str, str]:
     numbers = Numbers(8)
     of_five = DistributedSampler(numbers, num_replicas=5, rank=dist.get_rank())
@@ -254,6 +263,7 @@ def main(rank: int, world: int, folder: Path) -> None:
     alone = loader()
     without_group = [unpadded(alone) is alone, reduced(alone) is alone, in_order(alone, None) is alone]
     without_group.append(of_all_batches(alone) is alone)
+    all_here()
     told = DistributedSampler(Numbers(7), num_replicas=world, rank=rank, shuffle=False)
     early = unpadded(DataLoader(Numbers(7), 2, sampler=told))
     store = dist.FileStore(str(folder / f"store{world}"), world)  # type: ignore[attr-defined]
@@ -271,6 +281,8 @@ def main(rank: int, world: int, folder: Path) -> None:
     if world > 1:
         results |= {"ordered wrongly": ordered_wrongly(), "unpadded wrongly": unpadded_wrongly(), "kept": kept()}
         results["out of step"] = out_of_step()
+        (folder / str(world)).mkdir(exist_ok=True)
+        results["written"] = written(rank, folder / str(world))
         results |= {"of batches": of_batches(), "by another copy": by_another_copy()}
     (folder / f"{world}-{rank}.pickle").write_bytes(pickle.dumps(results))
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from evaluation_ranks import DRIVEN, SHAPES, WORLDS
 
-from shardfix.evaluation import EvaluationError, in_order, of_all_batches, reduced, unpadded
+from shardfix.evaluation import EvaluationError, all_here, in_order, of_all_batches, reduced, unpadded
 
 SEVERAL = WORLDS[1:]
 Ranks = dict[int, list[dict[str, Any]]]
@@ -124,6 +124,7 @@ def test_without_torch_distributed_everything_is_given_back() -> None:
     assert reduced(values) is values
     assert in_order(values, None) is values
     assert of_all_batches(values) is values
+    all_here()
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -165,6 +166,11 @@ def test_a_value_that_some_ranks_have_not_counts_nothing_there(ranks: Ranks, wor
     for one in ranks[world]:
         assert_same(one["sums"]["None on others"], (5, torch.tensor(1.5)), "None on others")
         assert_same(one["sums"]["number here, tensor there"], torch.tensor(2.5 * (world - 1)), "mixed")
+
+
+@pytest.mark.parametrize("world", SEVERAL)
+def test_what_each_rank_has_written_is_there_for_all_that_waited(ranks: Ranks, world: int) -> None:
+    assert [one["written"] for one in ranks[world]] == [[f"written by {rank}" for rank in range(world)]] * world
 
 
 def assert_same(value: Any, expected: Any, name: str) -> None:
@@ -324,5 +330,5 @@ def test_the_file_stands_alone_and_is_exported() -> None:
     assert imported == {"__future__", "typing", "collections", "torch"}
     ast.parse(text, feature_version=(3, 8))
     assert (shardfix.unpadded, shardfix.reduced, shardfix.in_order) == (unpadded, reduced, in_order)
-    assert shardfix.of_all_batches is of_all_batches
+    assert (shardfix.of_all_batches, shardfix.all_here) == (of_all_batches, all_here)
     assert shardfix.EvaluationError is EvaluationError

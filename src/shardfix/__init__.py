@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shardfix.evaluation import EvaluationError, in_order, of_all_batches, reduced, unpadded
+    from shardfix.evaluation import EvaluationError, all_here, in_order, of_all_batches, reduced, unpadded
     from shardfix.sanitizer import DataLoaderSanitizer, ShardingError, sanitize
 
 __version__ = "0.1.0"
@@ -13,6 +13,7 @@ __all__ = [
     "EvaluationError",
     "ShardingError",
     "__version__",
+    "all_here",
     "in_order",
     "of_all_batches",
     "reduced",
@@ -27,7 +28,7 @@ def __getattr__(name: str) -> Any:
         from shardfix import sanitizer
 
         return getattr(sanitizer, name)
-    if name in ("EvaluationError", "in_order", "of_all_batches", "reduced", "unpadded"):
+    if name in ("EvaluationError", "all_here", "in_order", "of_all_batches", "reduced", "unpadded"):
         from shardfix import evaluation
 
         return getattr(evaluation, name)

@@ -2,13 +2,14 @@
 
 `shardfix migrate` copies this one file, unchanged, into the projects it migrates as `shardfix_evaluation.py`;
 `shardfix` itself need not be installed there. It imports the standard library only (torch is looked at once the program
-itself has loaded it). In a program of one process the four functions give back what they are given:
+itself has loaded it). In a program of one process the first four functions give back what they are given:
 
     loader = unpadded(loader)                          # after DataLoader(..., sampler=DistributedSampler(...))
     for batch in loader: ...                           # each process counts its own samples
     correct, total = reduced(correct, total)           # after the loop, on every process: the sums over all of them
     predictions = in_order(predictions, loader)        # one for each sample, in the order of the dataset
     losses = of_all_batches(losses)                    # one for each batch, of all batches of all processes
+    all_here()                                         # before a file is read that each process has written
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["EvaluationError", "in_order", "of_all_batches", "reduced", "unpadded"]
+__all__ = ["EvaluationError", "all_here", "in_order", "of_all_batches", "reduced", "unpadded"]
 
 T = TypeVar("T")
 
@@ -212,6 +213,19 @@ def of_all_batches(values: T) -> T:
     places = [(step, rank) for rank, part in enumerate(parts) for step in range(_rows(part))]
     order = sorted(range(len(places)), key=places.__getitem__)
     return _placed(_taken(_joined(parts), order), _device(values))  # type: ignore[no-any-return]
+
+
+def all_here() -> None:
+    """Waits until every rank is here.
+
+    To be called by every rank, between writing a file and reading it again: a rank that is still to open it for writing
+    makes it empty for one that reads already. One process goes on at once.
+
+    Raises:
+        EvaluationError: another rank waits at another line.
+    """
+    if _world() > 1:
+        _of_all_ranks(None)
 
 
 # ------------------------------------------------------------------------------------------------------ the ranks
