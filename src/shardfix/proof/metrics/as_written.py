@@ -11,6 +11,7 @@ from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.modes import may_train, trains_inside
 from shardfix.analysis.metrics.networks import gives_rows
 from shardfix.proof.metrics.adding import changed_by
+from shardfix.proof.metrics.apart import makes_a_value
 from shardfix.proof.metrics.granted import is_given, of_batches, read_behind, timed, within
 from shardfix.proof.metrics.literal import Literal
 from shardfix.proof.metrics.loop import Loop
@@ -25,8 +26,6 @@ _FILLS = frozenset({"append", "extend", "update", "add", "setdefault", "insert"}
 
 def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt]) -> list[ast.stmt]:
     """The body of the loop, on rows."""
-    if loop.examples:
-        raise loop.known.stop("batches are lists of samples", loop.node)
     inner = {n for c in ast.walk(loop.node) if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
     inside = within(loop.node)
     filled: list[ast.Name] = []
@@ -93,7 +92,7 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
             loop.known.assumed.append(f"`{text_of(node)}` keeps nothing that is read behind the loop")
 
     for n in inside:
-        if isinstance(n, ast.Call) and is_given(n, batchy):
+        if isinstance(n, ast.Call) and is_given(n, batchy) and not makes_a_value(loop.module, n):
             loop.known.told_of.add(ast.unparse(n.func))
             if isinstance(n.func, ast.Attribute) and ast.unparse(n.func.value) != "self":
                 loop.known.told_of.add(ast.unparse(n.func.value))
@@ -101,13 +100,16 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
         loop.known,
         Outputs(loop.known, lambda node: loop.values.of(node).kind),
         *(loop.outside.value, known, untracked, functions),
+        samples=loop.examples,
     )
     loop.outside.literal = literal
     target = loop.node.target
     if is_enumerated(loop.module, loop.node.iter) and isinstance(target, ast.Tuple) and len(target.elts) == 2:
         loop.known.tracked[ast.unparse(target.elts[0])] = "STEP"
         target = target.elts[1]
-    given: ast.expr = call(name("GIVEN"), name("BATCH"))
+    given: ast.expr = call(name("EXAMPLES" if loop.examples else "GIVEN"), name("BATCH"))
+    if loop.examples:
+        loop.known.stand_ins[text_of(target)] = "a list of samples, whose fields their indices decide"
     if isinstance(target, (ast.Tuple, ast.List)):
         given = call(name("PARTS"), given, ast.Constant(len(target.elts)))
     body = [ast.Assign([literal.target(target)], given, lineno=0), *literal.block(loop.node.body)]

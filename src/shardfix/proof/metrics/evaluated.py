@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.gathering import Write
 from shardfix.proof.metrics.as_written import as_written
@@ -86,7 +87,7 @@ def evaluated(
         made.known.tracked[ast.unparse(target.elts[0])] = "STEP"
         made.known.weighted.add(ast.unparse(target.elts[0]))
     body = as_written(made, starts, functions) if rows else by_stand_ins(made)
-    batches = call(name("enumerate"), call(name("BATCHES"), name("loader")))
+    batches = call(name("enumerate"), call(name("BATCHES"), name("loader")), *_first_step(made.node.iter))
     step = ast.Tuple([ast.Name("STEP", ast.Store()), ast.Name("BATCH", ast.Store())], ast.Store())
     run: list[ast.stmt] = [ast.For(step, batches, body or [ast.Pass()], [])]
     returned = run_on(made, made.node, run, "RETURNED")
@@ -106,6 +107,15 @@ def evaluated(
     return Evaluated(
         "\n".join([*(f"import {m}" for m in made.known.imports), text]), kept, made.known.stand_ins, assumed, told
     )
+
+
+def _first_step(over: ast.expr) -> list[ast.expr]:
+    """The number that the first batch is given, where that is not 0."""
+    for n in ast.walk(over):
+        if isinstance(n, ast.Call) and last_name(n.func) == "enumerate":
+            given = [*n.args[1:2], *(k.value for k in n.keywords if k.arg == "start")]
+            return [g for g in given if isinstance(g, ast.Constant)]
+    return []
 
 
 def _start(loop: Loop, write: Write) -> Definition:

@@ -49,6 +49,7 @@ class Literal:
         functions: the functions of the project that were translated, by their names here; added to.
         depth: how many functions it is in.
         methods: those of the class that it is in, which may call one another.
+        samples: whether batches are lists of samples, of which one may be unpacked.
     """
 
     known: Known
@@ -59,6 +60,7 @@ class Literal:
     functions: dict[str, ast.stmt] = field(default_factory=dict)
     depth: int = 0
     methods: frozenset[str] = frozenset()
+    samples: bool = False
 
     # -- statements ------------------------------------------------------------------------------------------
 
@@ -99,7 +101,8 @@ class Literal:
                 return []
             return [ast.If(self.value(s.test), body or [ast.Pass()], orelse)]
         if isinstance(s, ast.For):
-            return [ast.For(self.target(s.target), self.value(s.iter), self.block(s.body) or [ast.Pass()], [])]
+            turns = self._turns(s.target, self.value(s.iter))
+            return [ast.For(self.target(s.target), turns, self.block(s.body) or [ast.Pass()], [])]
         if isinstance(s, ast.With):
             return self.block(s.body)  # no_grad, autocast: nothing here has a gradient
         if isinstance(s, ast.Return) and self.depth:
@@ -188,7 +191,7 @@ class Literal:
         bound = len(self.known.local)
         generators = []
         for g in getattr(node, "generators", []):
-            turn = self.value(g.iter)
+            turn = self._turns(g.target, self.value(g.iter))
             self.known.local += [n.id for n in ast.walk(g.target) if isinstance(n, ast.Name)]
             generators.append(ast.comprehension(g.target, turn, [self.value(c) for c in g.ifs], 0))
         fields: dict[str, Any] = {"generators": generators}
@@ -196,6 +199,13 @@ class Literal:
         del self.known.local[bound:]
         made: ast.expr = type(node)(**fields)
         return made
+
+    def _turns(self, target: ast.expr, over: ast.expr) -> ast.expr:
+        """What a loop goes over: a sample among it may have more parts than the names that it is unpacked into."""
+        unpacks = isinstance(target, (ast.Tuple, ast.List)) and not any(
+            isinstance(n, ast.Starred) for n in ast.walk(target)
+        )
+        return call(name("EACH"), over, _names(target)) if self.samples and unpacks else over
 
     def _attribute(self, node: ast.Attribute) -> ast.expr:
         known = library(self.known, node, DTYPES)
@@ -263,6 +273,13 @@ class Literal:
             raise self.known.stop("keywords are not seen", node)
         keywords = {k.arg: self.value(k.value) for k in node.keywords if k.arg and k.arg not in DROPPED_KEYWORDS}
         return call(function, *args, **keywords)
+
+
+def _names(target: ast.expr) -> ast.expr:
+    """As many things as there are names in a target, in tuples as there."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return ast.Tuple([_names(e) for e in target.elts], ast.Load())
+    return ast.Constant(0)
 
 
 __all__ = ["Literal"]

@@ -6,15 +6,33 @@ Its names and those of ``stand_ins`` are one namespace there, so neither imports
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from shardfix.proof.metrics.stand_ins import LOGGER, METER, PLAIN
 
-# What a model may give and what labels and inputs it may have: the shape of one row of each, whether labels are whole
-# numbers, whether what is given lies between 0 and 1. Eleven and three classes: few batches have so many samples.
-SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], bool]] = [
-    (given, label, whole, taken, unit)
+
+class FORM(NamedTuple):
+    """One reading of what is not seen: the shapes of one row each, and how the fields of one sample are.
+
+    ``given`` is the shape of what a model gives, ``label`` of a label, ``taken`` of an input; ``whole``: whether labels
+    are whole numbers; ``unit``: whether what is given lies between 0 and 1. ``fields`` of samples that are not collated
+    are ``ragged`` lists, of unequal lengths, ``plain`` ones of equal lengths (and numbers), or tensors (``rows``).
+    """
+
+    given: tuple[int, ...]
+    label: tuple[int, ...]
+    whole: bool
+    taken: tuple[int, ...]
+    unit: bool
+    fields: str
+
+
+# Eleven and three classes: few batches have so many samples. Plain fields stand behind: only samples have them.
+SHAPES: list[FORM] = [
+    FORM(given, label, whole, taken, unit, fields)
+    for fields in ("rows", "ragged", "plain")
     for unit in (False, True)
     for given, label, whole, taken in (
         ((11,), (), True, (6,)),
@@ -31,6 +49,15 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], bool
     )
 ]
 SHAPE: list[int] = [0]
+
+
+def FORMS(text: str) -> list[int]:
+    """The places of the readings to be tried for statements, in order: those that take the least for granted first."""
+    if "EXAMPLES(" not in text:
+        return [place for place, form in enumerate(SHAPES) if form.fields == "rows"]
+    return sorted(range(len(SHAPES)), key=lambda place: ("ragged", "plain", "rows").index(SHAPES[place].fields))
+
+
 TRAINING: list[bool] = [False]  # whether the model is left in training
 
 
@@ -53,6 +80,25 @@ FIRST = 2
 FIRSTS = 7.0
 
 
+def ROW(key: Any, index: int) -> Any:
+    """One sample's row of an input or of labels, by its place or key."""
+    import torch
+
+    if not isinstance(key, (int, str)):
+        raise TypeError(f"a batch has no {key!r}")
+    _, label, whole, taken, _, _ = SHAPES[SHAPE[0]]
+    word = str(key).lower()
+    labels = key not in (0, -2) if isinstance(key, int) else any(w in word for w in ("label", "target", "mask", "y"))
+    if word in ("input_ids", "attention_mask", "token_type_ids") or (word.endswith("ids") and not labels):
+        row = RANDOM(f"{key} {index}", (5,), "whole") + 1
+    elif labels:
+        row = RANDOM(f"label {key} {index}", label, "whole" if whole else "truth")
+        return torch.ones_like(row) if index < FIRST else row
+    else:
+        row = RANDOM(f"{key} {index}", taken, "normal")
+    return torch.full_like(row, FIRSTS + index) if index < FIRST else row
+
+
 class GIVEN(dict[Any, Any]):
     """A batch, by position or by key: inputs and labels that the indices decide."""
 
@@ -65,23 +111,7 @@ class GIVEN(dict[Any, Any]):
     def __missing__(self, key: Any) -> Any:
         import torch
 
-        if not isinstance(key, (int, str)):
-            raise TypeError(f"a batch has no {key!r}")
-        _, label, whole, taken, _ = SHAPES[SHAPE[0]]
-        word = str(key).lower()
-        labels = (
-            key not in (0, -2) if isinstance(key, int) else any(w in word for w in ("label", "target", "mask", "y"))
-        )
-        if word in ("input_ids", "attention_mask", "token_type_ids"):
-            rows = [RANDOM(f"{key} {i}", (5,), "whole") + 1 for i in self.indices]
-            rows = [torch.full_like(row, FIRSTS + i) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
-        elif labels:
-            rows = [RANDOM(f"label {key} {i}", label, "whole" if whole else "truth") for i in self.indices]
-            rows = [torch.ones_like(row) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
-        else:
-            rows = [RANDOM(f"{key} {i}", taken, "normal") for i in self.indices]
-            rows = [torch.full_like(row, FIRSTS + i) if i < FIRST else row for i, row in zip(self.indices, rows)]  # noqa: B905
-        self[key] = torch.stack(rows)
+        self[key] = torch.stack([ROW(key, index) for index in self.indices])
         return self[key]
 
     def __iter__(self) -> Any:
@@ -104,9 +134,43 @@ class GIVEN(dict[Any, Any]):
         return self
 
 
+class SAMPLE(GIVEN):
+    """One sample of a batch that is not collated: its fields, by position, key or attribute."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__([index])
+
+    def __missing__(self, key: Any) -> Any:
+        row, fields = ROW(key, self.indices[0]), SHAPES[SHAPE[0]].fields
+        if fields == "ragged" and row.ndim and self.indices[0] >= FIRST:
+            row = row[: len(row) - self.indices[0] % 3]
+        self[key] = row if fields == "rows" else row.tolist()
+        return self[key]
+
+
+def EXAMPLES(batch: Any) -> list[SAMPLE]:
+    """A batch that is not collated: the list of its samples."""
+    return [SAMPLE(int(index)) for index in batch]
+
+
 def PARTS(value: Any, number: int) -> Any:
     """What is unpacked into so many names."""
+    if isinstance(value, zip):  # `zip(*samples)`: as many columns as are asked for
+        return list(islice(value, number))
     return [value[place] for place in range(number)] if isinstance(value, GIVEN) else value
+
+
+def FITTED(value: Any, names: Any) -> Any:
+    """What is unpacked into names, which may be tuples of names."""
+    if not isinstance(names, tuple):
+        return value
+    parts = list(PARTS(value, len(names)))
+    return [FITTED(*pair) for pair in zip(parts, names)] if len(parts) == len(names) else parts  # noqa: B905
+
+
+def EACH(values: Any, names: Any) -> Any:
+    """One item after the other, each to be unpacked into names."""
+    return (FITTED(value, names) for value in values)
 
 
 def FIELD(value: Any, name: str) -> Any:
@@ -147,7 +211,7 @@ def MODEL(name: str, *given: Any, **named: Any) -> Any:
     tensors = TENSORS([*given, named])
     number = len(tensors[0])
     rows = [t.detach().contiguous() for t in tensors if t.ndim and len(t) == number]
-    shape, _, whole, _, unit = SHAPES[SHAPE[0]]
+    shape, _, whole, _, unit, _ = SHAPES[SHAPE[0]]
     middle = 0.0 if unit else 1.0 if whole else 0.5  # that of the labels: differences have either sign
     seeds = [name.encode() + b"".join(t[i].numpy().tobytes() for t in rows) for i in range(number)]
     made = torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") + middle for seed in seeds])
@@ -159,7 +223,7 @@ def MODEL(name: str, *given: Any, **named: Any) -> Any:
 
 def RIGHT(row: Any, unit: bool) -> None:
     """Make of what a model gives for one sample that its label is 1: the highest of its classes, or a one itself."""
-    shape, label, _, _, _ = SHAPES[SHAPE[0]]
+    shape, label, *_ = SHAPES[SHAPE[0]]
     if len(shape) > len(label) and row.shape[0 if shape[1:] == label else -1] > 1:
         (row if shape[1:] == label else row.movedim(-1, 0))[1] = 0.999 if unit else row.max() + 1
     else:

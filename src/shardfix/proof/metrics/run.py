@@ -17,7 +17,7 @@ from shardfix.proof.stop import Unproven
 _PROBE = 24
 _FITS = """
 __value__ = None
-for _shape in range(len(SHAPES)):
+for _shape in FORMS({text!r}):
     SHAPE[0] = _shape
     try:
         exec(compile({text!r}, "<evaluation>", "exec"), globals())
