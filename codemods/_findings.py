@@ -37,13 +37,23 @@ def divided(site: Site) -> Evidence | None:
     return None
 
 
-def refuse(site: Site, code: str, *, note: str = "", instead: str = "", evidence: tuple[Evidence, ...] = ()) -> Finding:
+def refuse(
+    site: Site,
+    code: str,
+    *,
+    note: str = "",
+    instead: str = "",
+    evidence: tuple[Evidence, ...] = (),
+    unsafe: bool = True,
+) -> Finding:
     """A refusal with its one reason, the lines that show it, and what the user can do.
 
     Args:
         note: more to the reason's title.
         instead: the reason in other words than the title's, where those are not true.
+        unsafe: whether ``--unsafe`` would make the edit, where the remedy offers that.
     """
     refusal = REFUSALS[code]
     message = instead or refusal.title + (f": {note}" if note else "")
-    return Finding(code, site.location, message, evidence, refusal.remedy)
+    remedy = refusal.remedy if unsafe else "; ".join(p for p in refusal.remedy.split("; ") if "--unsafe" not in p)
+    return Finding(code, site.location, message, evidence, remedy)

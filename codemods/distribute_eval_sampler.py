@@ -140,7 +140,7 @@ def may_train(site: Site) -> bool:
     """Whether an epoch loop drives a loader that only its name calls one for evaluation, or its loop runs backward."""
     module = site.module
     loops = [u.node for u in site.flow.of("iterate")]
-    if any(does(module, loop, site.flow.aliases) == "gradients" for loop in loops):
+    if _computes_gradients(site):
         return True
     if not loops or not (site.told or site.epoch_loops.loops) or any(evaluates(module, loop) for loop in loops):
         return False
@@ -150,6 +150,10 @@ def may_train(site: Site) -> bool:
     return not any(
         isinstance(c.func, ast.Attribute) and c.func.attr == "eval" and module.scope(c) in scopes for c in modes
     )
+
+
+def _computes_gradients(site: Site) -> bool:
+    return any(does(site.module, u.node, site.flow.aliases) == "gradients" for u in site.flow.of("iterate"))
 
 
 def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
@@ -259,13 +263,14 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
     division = divided(site)
     if division is not None and not reason:
         code, reason = "SHD930", f"line {division.location.line} divides the length by the processes again"
-    if reason and not options.unsafe:
+    hindered = mended(site) if code == "SHD904" else None
+    # A rank that evaluates alone would have its share only; of gradients, each rank would go on with others.
+    never = isinstance(hindered, Hindrance) and (hindered.alone or _computes_gradients(site))
+    if reason and (never or not options.unsafe):
         evidence = (division,) if code == "SHD930" and division is not None else _reduction(site)
         why, where = hindrance(site) if code == "SHD904" or (code == "SHD906" and not exact) else ("", ())
-        return refuse(site, code, note=why or (reason if exact else ""), evidence=(*evidence, *where))
-    hindered = mended(site) if code == "SHD904" else None
-    if isinstance(hindered, Hindrance) and hindered.alone:  # a rank that evaluates alone would have its share only
-        return refuse(site, code, note=hindrance(site)[0], evidence=(hindered.evidence,))
+        note = why or (reason if exact else "")
+        return refuse(site, code, note=note, evidence=(*evidence, *where), unsafe=not never)
     edits = shard(site, shuffle="False", tell=False)
     if isinstance(edits, Finding):
         return edits

@@ -72,6 +72,21 @@ def test_a_statement_that_is_not_understood(body: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "offered"),
+    [
+        pytest.param("loss.backward()\n", False, id="each rank would go on with gradients of its part"),
+        pytest.param("meter.observe(y)\n", True, id="each rank would show a number of its part"),
+    ],
+)
+def test_what_is_never_sharded_though_asked_for(body: str, offered: bool) -> None:
+    text = HEAD + LOOP + "        " + body + COUNT + AFTER
+    (finding,) = planned(text).reports[0].findings
+    assert ("--unsafe" in finding.remedy) is offered
+    (report,) = planned(text, Options(sanitizer="off", unsafe=True)).reports
+    assert bool(report.changes) is offered
+
+
+@pytest.mark.parametrize(
     ("head", "body", "after", "why"),
     [
         pytest.param("", COUNT, "print(y)\n", "`y`, of the last batch, is read behind the loop", id="the last batch"),
