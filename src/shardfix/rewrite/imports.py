@@ -120,7 +120,7 @@ def place_imports(
     extended: list[tuple[Statement, str]] = []
     lines: dict[tuple[str, Statement | None], list[str]] = {}
     apart: set[tuple[str, Statement | None]] = set()
-    for edit in sorted(edits, key=lambda edit: (edit.apart, bool(edit.name), edit.module)):
+    for edit in sorted(edits, key=_rank):
         if _is_bound(tree, edit, leaving):
             continue
         beside = tree.outermost(tree.statement(edit.beside)) if edit.beside else None
@@ -148,6 +148,12 @@ def place_imports(
         else:
             inserts.append((insert, (module, beside) in apart))
     return extended, _merge_spacing(inserts), top
+
+
+def _rank(edit: AddImport) -> tuple[bool, bool, str]:
+    """torch's names first, as they are asked for, beside the torch imports that are there; then by module."""
+    torch = _is_torch(edit.module)
+    return edit.apart, not torch, "" if torch else edit.module
 
 
 def _merge_spacing(inserts: list[tuple[InsertStatements, bool]]) -> list[InsertStatements]:
