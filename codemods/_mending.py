@@ -17,6 +17,7 @@ from shardfix.analysis.metrics.lengths import measured
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.ordering import by_order
 from shardfix.analysis.metrics.reread import reread
+from shardfix.analysis.metrics.single import takes_one, understand_single
 from shardfix.analysis.metrics.splits import drawn_anew
 from shardfix.analysis.metrics.summing import not_summed
 from shardfix.analysis.metrics.twice import reduced_later
@@ -89,16 +90,19 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
     doubts: list[str] = []
     settled: list[ast.expr] = []
     evidence: list[Evidence] = []
-    collate = site.arguments.value("collate_fn")
+    collate, one = site.arguments.value("collate_fn"), takes_one(site.arguments.value("batch_size"))
     examples, uneven = gives_lists(site.module, collate), may_pad(site.module, collate)
     for use in site.flow.of("iterate"):
         module = site.module.home(use.node)
-        metric = understand(site.module, use, site.flow, examples=examples, uneven=uneven)
+        if one:
+            metric = understand_single(site.module, use, site.flow, examples=examples)
+        else:
+            metric = understand(site.module, use, site.flow, examples=examples, uneven=uneven)
         if metric is None:
             return Hindrance("a comprehension goes over the batches", module.evidence(use.node))
         if metric.obstacles:
             first = metric.obstacles[0]
-            return Hindrance(first.why, module.evidence(first.node))
+            return Hindrance(first.why, module.home(first.node).evidence(first.node))
         taken = _taken(module)
         if taken is not None:
             return taken
@@ -135,7 +139,7 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
             doubts.append(f"line {_line(again.writer)}: {written}")
         settled += metric.steps
         inexact += [f"line {_line(a.write)}: {a.why}" for a in metric.accumulators if a.why]
-        inexact += [f"line {_line(s)}: it divides by the number of batches" for s in metric.steps]
+        inexact += [f"line {_line(s)}: it divides by the number of batches" for s in metric.steps if not one]
         evidence += [module.evidence(a.write) for a in metric.accumulators]
         listed = [a.name for a in metric.accumulators if a.kind in ("samples", "batches")]
         ordered = by_order(module, metric.loop, listed) if listed and _shuffles(site) else None
@@ -177,12 +181,13 @@ def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
 def without_padding(site: Site) -> list[Edit]:
     """``loader = unpadded(loader)`` right behind the construction."""
     module = site.module
+    uneven = ", uneven=True" if takes_one(site.arguments.value("batch_size")) else ""
     if site.form in ("name", "attribute", "subscript") and site.target is not None:
         target = module.source.source(site.target)
-        line = f"{target} = unpadded({target})"
+        line = f"{target} = unpadded({target}{uneven})"
         edit: Edit = InsertStatements(*module.place(module.statement(site.call)), "after", (line,))
     else:
-        edit = WrapExpression(*module.place(site.call), "unpadded(", ")")
+        edit = WrapExpression(*module.place(site.call), "unpadded(", f"{uneven})")
     return [edit, _imported(module, "unpadded")]
 
 
@@ -217,9 +222,8 @@ def _loader(site: Site) -> Hindrance | None:
     """What makes a loader one whose padding can't be left out."""
     module = site.module
     size = site.arguments.value("batch_size")
-    if size is None or (isinstance(size, ast.Constant) and size.value in (1, None)):
-        why = "it takes one sample at a time, and ranks with unequal numbers of steps would wait for each other"
-        return Hindrance(why, module.evidence(size if size is not None else site.call))
+    if isinstance(size, ast.Constant) and size.value is None:
+        return Hindrance("its samples come without batches", module.evidence(size))
     last = site.arguments.value("drop_last")
     if last is not None and not is_false(last):
         return Hindrance("which samples drop_last leaves out depends on the number of ranks", module.evidence(last))

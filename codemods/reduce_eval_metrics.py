@@ -11,6 +11,7 @@ from shardfix.codemods._mending import Mended, mended, other_loaders, without_pa
 from shardfix.codemods._sharding import shard
 from shardfix.codemods.distribute_eval_sampler import may_train, ordered, rest_of
 
+from shardfix.analysis.metrics.single import takes_one
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.programs.processes import main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -104,6 +105,8 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         sharded.append("distributed" in site.kinds)
         edits += [*dealt, *without_padding(site)]
     metrics = [found[site.location] for site in group]
+    if any(set(a.loops) & set(b.loops) and a.edits != b.edits for a in metrics for b in metrics):
+        return None  # a loop over one loader of batches and one of single samples
     edits += [edit for metric in metrics for edit in metric.edits]
     inexact = list(dict.fromkeys(why for metric in metrics for why in metric.inexact))
     doubts = list(dict.fromkeys(why for metric in metrics for why in metric.doubts))
@@ -112,6 +115,7 @@ def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Fi
         if all(sharded)
         else "with W processes each rank evaluates 1/W of the samples, and all ranks get the whole metric",
         TOGETHER,
+        *(line for line in [UNEVEN] if any(takes_one(site.arguments.value("batch_size")) for site in group)),
         *(line for name, line in (("in_order", ROWS), ("all_here", WAITS)) if _imports(edits, name)),
         *(line for site in group for line in lengths(site, "it is W times shorter now") if not all(sharded)),
     )
@@ -134,6 +138,7 @@ TOGETHER = (
     "every rank must come to the end of the loop, where the results are put together; fewer samples than processes are "
     "an error"
 )
+UNEVEN = "a rank may make one step more than the others: nothing is seen in the loop that waits for them"
 ROWS = (
     "the results must be one for each sample: where a model gives more or fewer, in_order() is an error on every rank"
 )

@@ -41,13 +41,16 @@ class Batches:
     unequal steps would wait for each other for ever (`DistributedDataParallel` sends its buffers in each forward).
     Where the last batch would be empty or of one sample, the last few share their samples evenly: on several ranks
     such a batch may come up where one process has none, and `squeeze()` makes something else of it.
+
+    Args:
+        uneven: whether the ranks may make other numbers of steps, so that all batches but the last are full.
     """
 
     drop_last = False
 
-    def __init__(self, sampler: Any, batch_size: int) -> None:
-        self.sampler, self.batch_size = sampler, batch_size
-        self.steps: int = -(-sampler.num_samples // batch_size)
+    def __init__(self, sampler: Any, batch_size: int, uneven: bool = False) -> None:
+        self.sampler, self.batch_size, self.uneven = sampler, batch_size, uneven
+        self.steps: int = -(-(len(self.own()) if uneven else sampler.num_samples) // batch_size)
 
     def own(self) -> list[int]:
         """The indices of this rank's samples, in the order in which it reads them."""
@@ -71,22 +74,26 @@ class Batches:
 
     def _shared(self, count: int) -> int:
         """How many of the last batches share their samples evenly: as few as leave no batch of one sample, or none."""
-        for smallest in (2, 1):
+        for smallest in (1,) if self.uneven else (2, 1):
             for shared in range(1, self.steps + 1):
                 if count - (self.steps - shared) * self.batch_size >= smallest * shared:
                     return shared
         return 1
 
 
-def unpadded(loader: T) -> T:
+def unpadded(loader: T, *, uneven: bool = False) -> T:
     """Returns a copy of `loader` that reads this rank's samples without those that are only padding.
 
-    Every sample of the dataset is read by exactly one rank, and all ranks do the same number of steps. All else is as
-    in `loader`: class, dataset, sampler, `batch_size`, workers, collation. One process, or None, gets `loader` itself.
-    The process group may be made later if the sampler was told of its ranks by `num_replicas=` and `rank=`.
+    Every sample of the dataset is read by exactly one rank, and all ranks do the same number of steps, unless they may
+    do `uneven` ones. All else is as in `loader`: class, dataset, sampler, `batch_size`, workers, collation. One
+    process, or None, gets `loader` itself. The process group may be made later if the sampler was told of its ranks by
+    `num_replicas=` and `rank=`.
 
     Args:
         loader: a torch `DataLoader` whose sampler is a `DistributedSampler` over all ranks of the default group.
+        uneven: whether a rank may do one step more than another, as with one sample a step it must. Only where nothing
+            in the loop waits for the other ranks: no collective, and no model in `DistributedDataParallel` but under
+            `torch.no_grad()`, where it sends its buffers in the first step only (torch 2.13).
 
     Raises:
         EvaluationError: `loader` is none of that, or there are too few samples for equal steps: fewer than ranks, or
@@ -106,7 +113,7 @@ def unpadded(loader: T) -> T:
     if loader.drop_last:
         raise _error("with drop_last=True the samples that are left out depend on the number of ranks; remove it")
     count, world, size = len(sampler.dataset), sampler.num_replicas, loader.batch_size or 1
-    if count < world or (size == 1 and count % world and not sampler.drop_last):
+    if count < world or (size == 1 and count % world and not sampler.drop_last and not uneven):
         raise _error(
             f"{world} ranks can't share {count} samples in equal numbers of batches of {size}, and with unequal numbers"
             " they would wait for each other for ever; use a batch size of 2 or more and no more ranks than samples"
@@ -115,7 +122,7 @@ def unpadded(loader: T) -> T:
         return loader
     twin = copy.copy(loader)
     # Not by assignment, which DataLoader forbids: it would not tell its batch_size. Nothing is read from a copy yet.
-    vars(twin).update(batch_sampler=Batches(sampler, size), _iterator=None)
+    vars(twin).update(batch_sampler=Batches(sampler, size, uneven), _iterator=None)
     return twin
 
 

@@ -140,7 +140,7 @@ def test_two_loaders_of_one_loop_change_together_or_not_at_all() -> None:
     text += "evaluate(val_loader)\nevaluate(test_loader)\n"
     (change,) = planned(text).changes
     assert [location.line for location in change.sites] == [7, 10]
-    assert planned(text.replace("test_set, batch_size=4", "test_set")).changes == ()
+    assert planned(text.replace("test_set, batch_size=4", "test_set, batch_size=None")).changes == ()
 
 
 def test_batches_that_go_out_of_sight() -> None:

@@ -64,7 +64,7 @@ class Gathering:
         self.begun: set[ast.AST] = set()  # statements that put the first piece in a list or array
         self.inside = set(ast.walk(loop))
         self.bound = names_bound(module, loop)
-        self._block(loop.body, _Place())
+        self._block(loop.body, _Place(per_sample=values.single))
 
     def refuse(self, node: ast.AST, why: str) -> None:
         """Note a statement that is not understood."""

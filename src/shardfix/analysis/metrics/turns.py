@@ -33,6 +33,8 @@ def bound(values: Values, d: Definition) -> Value:
     if iterable is None:
         return UNKNOWN
     if loop is values.loop:
+        if values.single:
+            return Value("step") if is_enumerated(values.module, iterable) and d.index == 0 else SAMPLE
         whole = Value("examples") if values.examples else BATCH
         if is_enumerated(values.module, iterable):
             return Value("step") if d.index == 0 else whole if d.index == 1 else SAMPLES

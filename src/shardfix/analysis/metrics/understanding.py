@@ -35,18 +35,21 @@ _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def understand(module: Module, use: Use, flow: Flow, *, examples: bool, uneven: bool = False) -> Metric | None:
+def understand(
+    module: Module, use: Use, flow: Flow, *, examples: bool, uneven: bool = False, single: bool = False
+) -> Metric | None:
     """What one loop over a loader gathers; None for a comprehension.
 
     Args:
         examples: whether the loader gives lists of samples that are not collated.
         uneven: whether the shape of a batch may depend on which samples are in it.
+        single: whether what is made of a batch is taken to be made of one sample.
     """
     loop = use.node
     if not isinstance(loop, ast.For):
         return None
     home = module.home(loop)
-    gathering = Gathering(home, loop, Values(home, loop, loop, examples=examples))
+    gathering = Gathering(home, loop, Values(home, loop, loop, examples=examples, single=single))
     reader = _Afterwards(home, loop, gathering, flow)
     obstacles: list[Obstacle] = []
     if loop.orelse:

@@ -49,6 +49,7 @@ class Values:
         inside: the nodes of the loop (of the function): what is bound elsewhere is the same for every batch.
         loop: the loop over the loader.
         examples: whether the loader gives lists of samples, not collated.
+        single: whether each batch is of one sample, so that whatever is made of a batch is made of a sample.
         given: what a function's parameters are.
         hidden: the definitions whose rows something changes in place, with what does; looked for where it is None.
     """
@@ -60,6 +61,7 @@ class Values:
         loop: ast.AST | None = None,
         *,
         examples: bool = False,
+        single: bool = False,
         given: Mapping[str, Value] | None = None,
         depth: int = 0,
         hidden: Mapping[ast.AST, ast.AST] | None = None,
@@ -69,6 +71,7 @@ class Values:
         self._within, self._hidden = inside, hidden
         self.loop = loop
         self.examples = examples
+        self.single = single
         self.given = given or {}
         self.depth = depth
         self._known: dict[ast.AST, Value] = {}
@@ -81,6 +84,7 @@ class Values:
             self._within,
             self.loop,
             examples=self.examples,
+            single=self.single,
             given=self.given,
             depth=self.depth,
             hidden=dict(hidden),
