@@ -51,6 +51,7 @@ class Recipe:
 
     ``imports`` makes the programs trusted: they may import, and use every builtin, with these folders first on
     ``sys.path`` (the last one is the folder they run in). None: only the names of ``program_names.namespace``.
+    ``uneven``: the ranks may make other numbers of steps, since nothing that the loop runs may wait for the others.
     ``worlds`` are the numbers of ranks to run it in, where its data-parallel groups are smaller than the world.
     ``prelude`` holds the statements that must run before ``build`` can be asked anything (imports): what they raise
     says nothing about the loader.
@@ -76,6 +77,7 @@ class Recipe:
     imports: tuple[str, ...] | None = None
     prelude: str = ""
     worlds: tuple[int, ...] = ()
+    uneven: bool = False
 
 
 @dataclass(frozen=True, slots=True)

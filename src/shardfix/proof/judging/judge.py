@@ -212,6 +212,10 @@ def judge_ranks(recipe: Recipe, runs: Runs, ledger: Ledger) -> int:
         for fault in wrong(recipe, run, reference):
             if unchanged and fault.code != recipe.expect:
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; the edit does not touch that case")
+            elif fault.code == "uneven" and recipe.uneven:
+                ledger.tell(
+                    "same steps", "some ranks make a step more, and nothing that the loop runs waits for others"
+                )
             elif fault.code in same_as_before:
                 ledger.leave_open(fault.condition, f"{place(setting)}{fault.text}; the original does so too")
             elif doubt := doubt_of(recipe, runs, setting, fault):
@@ -374,7 +378,7 @@ def puts_in_order(recipe: Recipe, declared: Declared) -> bool:
 def leaves_padding_out(recipe: Recipe) -> bool:
     """Whether the result's loader is one of `unpadded`: it reads in order whatever the original did, since its metric
     goes by no order, and the last batches of a rank may share their samples evenly."""
-    call = "unpadded(loader)"
+    call = "unpadded(loader"
     return call in recipe.after.build and (recipe.before is None or call not in recipe.before.build)
 
 

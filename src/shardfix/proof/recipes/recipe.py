@@ -17,7 +17,7 @@ from shardfix.proof.recipes.prepared import accelerator, prepare_steps, seeding,
 from shardfix.proof.recipes.regime import assign, name, tells_regime
 from shardfix.proof.recipes.slice import Slicer
 from shardfix.proof.recipes.told import Told
-from shardfix.proof.recipes.unpadding import FUNCTION, evaluation_prelude, unpadding_steps
+from shardfix.proof.recipes.unpadding import FUNCTION, evaluation_prelude, may_be_uneven, unpadding_steps
 from shardfix.proof.recipes.whitelist import dotted_name, violation
 from shardfix.proof.stop import Stop, Unproven
 
@@ -108,6 +108,7 @@ def recipe(
         doubts=(*_doubts(sliced_after, after), *doubts) if kind == "stands" else doubts,
         several=sliced_after.several,
         worlds=sliced_after.worlds,
+        uneven=may_be_uneven(after),
         imports=imports.entries if imports is not None and trusted else () if preludes else None,
         prelude="\n".join(preludes),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from importlib import resources
 
+from shardfix.analysis.metrics.waiting import waits
 from shardfix.analysis.sites import Site
 from shardfix.proof.recipes.regime import call, name
 from shardfix.proof.recipes.slice import assign
@@ -16,7 +17,21 @@ def unpadding_steps(site: Site) -> list[ast.stmt]:
     """``loader = unpadded(loader)`` where the program says so, by shardfix or by the file that it brings along."""
     if not site.flow.of("unpadded"):
         return []
-    return [assign("loader", call(name(FUNCTION), name("loader")))]
+    keywords = {"uneven": ast.Constant(True)} if _asks_uneven(site) else {}
+    return [assign("loader", call(name(FUNCTION), name("loader"), **keywords))]
+
+
+def may_be_uneven(site: Site) -> bool:
+    """Whether a loader is let make other numbers of steps on the ranks, and nothing that its loops run may wait."""
+    loops = [use.node for use in site.flow.of("iterate")]
+    found = [n for n in loops if isinstance(n, ast.For)]
+    return _asks_uneven(site) and found == loops != [] and all(waits(site.module, n) is None for n in found)
+
+
+def _asks_uneven(site: Site) -> bool:
+    calls = [use.node for use in site.flow.of("unpadded") if isinstance(use.node, ast.Call)]
+    told = [k.value for c in calls for k in c.keywords if k.arg == "uneven"]
+    return any(isinstance(v, ast.Constant) and v.value is True for v in told)
 
 
 def evaluation_prelude() -> str:
@@ -33,4 +48,4 @@ for _name in sys.modules["_shardfix_evaluation"].__all__:
 """
 
 
-__all__ = ["FUNCTION", "evaluation_prelude", "unpadding_steps"]
+__all__ = ["FUNCTION", "evaluation_prelude", "may_be_uneven", "unpadding_steps"]
