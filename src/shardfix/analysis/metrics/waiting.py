@@ -183,6 +183,9 @@ class _Reach:
     ) -> Iterator[Obstacle]:
         if of_library(module.qualify(node)):
             return
+        if any(sends(q) for q in module.qualify(node)):
+            yield Obstacle(node, f"`{ast.unparse(node)}` knows of the other ranks")
+            return
         cls = module.class_of(node)
         if isinstance(node, ast.Name) and node.id == "self" and cls is not None:
             yield from self._instance(module, cls)
@@ -249,7 +252,8 @@ class _Reach:
             yield from self._instance(module, cls)
         for function in functions:
             home = module.home(function)
-            yield from self.run(module, function)
+            if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function)):
+                yield from self.run(module, function)  # it goes on in the loop
             back = (n.value for n in ast.walk(function) if isinstance(n, ast.Return) and home.function(n) is function)
             parts += [value for value in back if value is not None]
         if DDP in names:
@@ -285,8 +289,10 @@ def _may_run(module: Module, node: ast.expr) -> bool:
         return any(_may_run(module, v) for v in node.values)
     if isinstance(node, (ast.Name, ast.Attribute)):
         made = module.bindings.reaching(node)
-        return any(d.kind in ("function", "class", "import") for d in made) or any(
-            isinstance(d.value, (ast.Call, ast.Lambda)) and not _is_plain(d.value) for d in made
+        return (
+            bool(module.qualify(node))
+            or any(d.kind in ("function", "class", "import") for d in made)
+            or any(isinstance(d.value, (ast.Call, ast.Lambda)) and not _is_plain(d.value) for d in made)
         )
     return isinstance(node, ast.Lambda) or (isinstance(node, ast.Call) and not is_plain_method(node))
 
