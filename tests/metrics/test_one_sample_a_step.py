@@ -1,4 +1,4 @@
-"""Evaluations of one sample a step: ranks make other numbers of steps, and every rank gives the metric of one process."""
+"""Evaluations of one sample a step: ranks make other numbers of steps, and each has the metric of one process."""
 
 from __future__ import annotations
 
