@@ -239,9 +239,10 @@ def _loader(site: Site) -> Hindrance | None:
     if "subset-random" in site.kinds and sizes:
         return Hindrance("its dataset becomes the part that the sampler draws from", module.evidence(sizes[0]))
     for arm in site.arms:
-        if arm.kind == "distributed" and isinstance(arm.node, ast.Call) and _before_the_group(site, arm.node):
-            why = "the sampler is not seen to be built after the process group: its padding would not be left out"
-            return Hindrance(why, module.evidence(arm.node))
+        alone = _without_group(site, arm.node) if arm.kind == "distributed" and isinstance(arm.node, ast.Call) else None
+        if alone is not None:
+            why = "no process group is seen to be made before the loop: the ranks' parts would not be put together"
+            return Hindrance(why, module.home(alone).evidence(alone))
         shares = arm.arguments.value("num_replicas") if arm.kind == "distributed" and arm.arguments else None
         if shares is not None and not _of_all_ranks(module, shares):
             why = "its sampler is not seen to share the samples among all ranks"
@@ -274,11 +275,18 @@ def _shuffles(site: Site) -> bool:
     return bool(site.kinds & {"random", "subset-random"}) or (shuffle is not None and not is_false(shuffle))
 
 
-def _before_the_group(site: Site, sampler: ast.Call) -> bool:
-    """Whether a sampler that is told its rank, or its loader, may be built before the process group."""
+def _without_group(site: Site, sampler: ast.Call) -> ast.AST | None:
+    """The loop over a loader to which no process group is seen to be made, where the sampler is told its rank.
+
+    It may be built before the group: padding is left out by what it is told, and the group is used behind the loop. One
+    that is not told its rank asks the group for it.
+    """
     told = site.module.arguments(sampler, DISTRIBUTED_SAMPLER)
-    alone = told.value("num_replicas") is None or told.value("rank") is None
-    return not alone and any(group_at(site.module, n).exists == "unknown" for n in (sampler, site.call))
+    asks = told.value("num_replicas") is None or told.value("rank") is None
+    if asks or all(group_at(site.module, n).exists != "unknown" for n in (sampler, site.call)):
+        return None
+    loops = [use.node for use in site.flow.of("iterate")]
+    return next((n for n in loops if group_at(site.module.home(n), n).exists == "unknown"), None)
 
 
 # -- behind the loop ------------------------------------------------------------------------------------------
