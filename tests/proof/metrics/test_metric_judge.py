@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from shardfix.proof.metrics.judge import judge_metric, same, shown
+from shardfix.proof.metrics.comparing import same, shown
+from shardfix.proof.metrics.judge import judge_metric
 from shardfix.proof.metrics.model import Evaluation, Measured, MetricProof, MetricRecipe, MetricRun
 from shardfix.proof.model import Variant
 

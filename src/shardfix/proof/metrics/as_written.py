@@ -102,12 +102,15 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
         *(loop.outside.value, known, untracked, functions),
         samples=loop.examples,
     )
+    literal.outputs.seen_to_be_several(loop.module, inside)
     loop.outside.literal = literal
     target = loop.node.target
     if is_enumerated(loop.module, loop.node.iter) and isinstance(target, ast.Tuple) and len(target.elts) == 2:
         loop.known.tracked[ast.unparse(target.elts[0])] = "STEP"
         target = target.elts[1]
-    given: ast.expr = call(name("EXAMPLES" if loop.examples else "GIVEN"), name("BATCH"))
+    given: ast.expr = call(name("EXAMPLES"), name("BATCH"))
+    if not loop.examples:
+        given = call(name("GIVEN"), name("BATCH"), *_width(target, inside))
     if loop.examples:
         loop.known.stand_ins[text_of(target)] = "a list of samples, whose fields their indices decide"
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -117,6 +120,18 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
         if isinstance(s, ast.Assign) and loop.known.drifts(s.value):
             loop.known.weighted.update(ast.unparse(t) for t in s.targets)
     return body
+
+
+def _width(target: ast.expr, inside: Sequence[ast.AST]) -> list[ast.expr]:
+    """How many parts a batch has that is unpacked behind ``batch = tuple(t.to(device) for t in batch)``."""
+    widths = {
+        len(t.elts)
+        for n in inside
+        if isinstance(n, ast.Assign) and ast.unparse(n.value) == ast.unparse(target)
+        for t in n.targets
+        if isinstance(t, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in t.elts)
+    }
+    return [ast.Constant(width) for width in widths] if len(widths) == 1 else []
 
 
 def _begun(loop: Loop, text: str, inside: Sequence[ast.AST]) -> ast.stmt | None:

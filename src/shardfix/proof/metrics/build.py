@@ -115,6 +115,7 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
     weighted = [name for name, (_, drifts) in zip(names, first.kept, strict=True) if drifts and asked.unsafe]
     collated = site.arguments.value("collate_fn")
     apart = () if collated is None or asked.examples else (f"`{text_of(collated)}` puts samples together one by one",)
+    loose = bool(weighted) and _may_be_loose(asked, any(sliced.needs_accelerate for _, _, sliced in asked.versions))
     return MetricRecipe(
         str(site.location),
         programs[0],
@@ -127,7 +128,16 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
         rows=rows,
         accelerate=any(sliced.needs_accelerate for _, _, sliced in asked.versions),
         stands=stands,
+        loose=loose,
+        numbers=tuple(dict.fromkeys(n for one in made for n in one.numbers)),
+        by_batch_only=tuple(dict.fromkeys(pair for one in made for pair in one.by_batch_only)),
     )
+
+
+def _may_be_loose(asked: _Asked, accelerate: bool) -> bool:
+    """Whether weighted values may be held against what one process makes of the same batches: prepared loaders add
+    samples to these."""
+    return asked.unsafe and len(asked.versions) > 1 and not accelerate
 
 
 def _may_be_alone(module: Module) -> bool:
@@ -158,18 +168,20 @@ def _evaluated(site: Site, use: Use, sliced: Sliced, asked: _Asked, rows: bool, 
     scope = module.scope(loop)
     own = [ast.unparse(use.value)] if isinstance(use.value, (ast.Name, ast.Attribute)) else []
     loaders = dict.fromkeys((*own, *_written(site, module, scope)))
+    weighted = [a.name for a in asked.metric.accumulators if a.kind in _WEIGHTED or a.why]
     return evaluated(
         module,
         loop,
         list(loaders),
         _dataset(site, module, scope),
         [a.name for a in asked.metric.accumulators],
-        [a.name for a in asked.metric.accumulators if a.kind in _WEIGHTED or a.why],
+        weighted,
         asked.examples,
         rows,
         lambda other: (_written(site, module, other), _dataset(site, module, other)),
         sliced.needs_accelerate,
         stands,
+        bool(weighted) and _may_be_loose(asked, sliced.needs_accelerate),
     )
 
 

@@ -31,7 +31,8 @@ class Evaluated:
     """Statements that run an evaluation, and the texts of the values they keep, in order.
 
     The value number n is kept as ``VALUES["#n"]``; with its text stands whether it goes by the number of batches.
-    ``assumed`` is what the values hold only by, ``told`` what was not run.
+    ``assumed`` is what the values hold only by, ``told`` what was not run. ``numbers`` is what they hold only by unless
+    the same batches are compared, ``by_batch_only`` what stands for calls then.
     """
 
     statements: str
@@ -39,6 +40,8 @@ class Evaluated:
     stand_ins: dict[str, str]
     assumed: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    by_batch_only: tuple[tuple[str, str], ...] = ()
 
 
 def evaluated(
@@ -53,6 +56,7 @@ def evaluated(
     elsewhere: Elsewhere = lambda _: ((), ""),
     accelerate: bool = False,
     stands: bool = False,
+    loose: bool = False,
 ) -> Evaluated:
     """The statements of one loop over a loader and of what follows it.
 
@@ -66,10 +70,12 @@ def evaluated(
         accelerate: whether the loader's program binds ``accelerator``.
         stands: whether the code is judged as it stands: then what one rank shows is that rank's.
 
+        loose: whether the same batches are compared, so that what is not seen may be any value of its batch.
+
     Raises:
         Stop: something of it is not understood.
     """
-    known = Known(module, loaders, dataset, {}, weighted=set(weighted), accelerate=accelerate)
+    known = Known(module, loaders, dataset, {}, weighted=set(weighted), accelerate=accelerate, loose=loose)
     made = Loop(module, loop, names, examples, elsewhere, known)
     made.after.stands = stands
     known.by_batch.update(w.name for w in made.writes if w.kind == "by-batch")
@@ -103,9 +109,15 @@ def evaluated(
     text = ast.unparse(tree)
     rests = [made.known.resting[n] for n in ast.walk(tree) if n in made.known.resting]
     assumed = tuple(dict.fromkeys((*made.known.assumed, *rests)))
-    kept = tuple(made.after.kept)
+    numbers = tuple(dict.fromkeys(made.known.numbers[n] for n in ast.walk(tree) if n in made.known.numbers))
     return Evaluated(
-        "\n".join([*(f"import {m}" for m in made.known.imports), text]), kept, made.known.stand_ins, assumed, told
+        "\n".join([*(f"import {m}" for m in made.known.imports), text]),
+        tuple(made.after.kept),
+        made.known.stand_ins,
+        assumed,
+        told,
+        numbers,
+        tuple(made.known.by_batch_only.items()),
     )
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from shardfix.proof.metrics.comparing import is_number, same, shown
 from shardfix.proof.metrics.model import Measured, MetricProof, MetricRecipe, MetricRun
+from shardfix.proof.metrics.same_batches import drift, is_again, not_again
 from shardfix.proof.model import Verdict
 
-_CLOSE = 1e-5  # sums of floats in another order; a sample counted twice or a wrong denominator is far off
 _NAMED = 3  # values named in one reason
 
 
@@ -24,7 +23,8 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
 
     Proven is: each rank of every group has the values that the original has in one process (whole numbers, lists and
     texts exactly, others but for rounding), each sample is read by exactly one rank, the result gives the same in one
-    process, and the original, put through the same run, does the work of all ranks on each or has a part only.
+    process, and the original, put through the same run, does the work of all ranks on each or has a part only. Values
+    that go by the batches may be those that the original makes in one process of the batches that all ranks read.
     """
     alone = {run.size: run for run in runs if run.variant == "before" and run.world == 1}
     after = [run for run in runs if run.variant == "after"]
@@ -55,7 +55,10 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
         return proof_of(
             recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]), control=control
         )
-    told = (_told(recipe, after, alone), *_drift(recipe, after, alone), *recipe.told)
+    unlike = not_again(recipe, after, alone)
+    if unlike:
+        return proof_of(recipe, "unproven", *unlike[:_NAMED], control=control)
+    told = (_told(recipe, after, alone), *drift(recipe, after, alone), *recipe.told)
     return proof_of(recipe, "proven", control=control, told=told)
 
 
@@ -106,9 +109,10 @@ def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun, untouched: Ma
     for rank in run.ranks:
         # means over batches are the same for the same batches, and where all are full
         all_judged = run.even or rank.read == expected.read
-        judged = [n for n in expected.values if all_judged or n not in recipe.weighted]
+        again = run.again.values if run.again is not None else {}
+        judged = [n for n in expected.values if all_judged or n not in recipe.weighted or is_number(again.get(n))]
         bad = [n for n in judged if n not in rank.values or not same(rank.values[n], expected.values[n])]
-        bad = [n for n in bad if n not in untouched]
+        bad = [n for n in bad if n not in untouched and not is_again(recipe, run, rank, n)]
         if bad:
             values = ", ".join(
                 f"`{n}` is {shown(rank.values.get(n))}, in one process {shown(expected.values[n])}"
@@ -166,57 +170,5 @@ def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, 
     return f"{worlds} ranks evaluate every sample once{metric}"
 
 
-def _drift(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> list[str]:
-    """How far means over batches are from one process, at the ragged sizes."""
-    for name in recipe.weighted:
-        for run in (r for r in after if r.world > 1 and not r.even):
-            (expected,), rank = alone[run.size].ranks, run.ranks[0]
-            if name in expected.values and not same(rank.values.get(name), expected.values[name]):
-                value, whole = shown(rank.values.get(name)), shown(expected.values[name])
-                why = "a mean over batches weighs a ragged one like a full one"
-                return [f"`{name}` is {value} on {run.world} ranks, in one process {whole} ({run.size} samples): {why}"]
-    return []
-
-
 def _on(run: MetricRun, rank: Measured) -> str:
     return f"rank {rank.rank} of {run.world}" if run.world > 1 else "one process"
-
-
-def same(value: Any, expected: Any) -> bool:
-    """Equal, fractions but for rounding; a whole number is none of the fractions."""
-    if isinstance(value, bool) or isinstance(expected, bool) or type(value) is not type(expected):
-        return type(value) is type(expected) and bool(value == expected)
-    if isinstance(value, float):
-        both_nan = math.isnan(value) and math.isnan(expected)
-        return both_nan or math.isclose(value, expected, rel_tol=_CLOSE, abs_tol=_CLOSE)
-    if isinstance(value, list):
-        return len(value) == len(expected) and all(map(same, value, expected))
-    if isinstance(value, dict):
-        return value.keys() == expected.keys() and all(same(item, expected[key]) for key, item in value.items())
-    return bool(value == expected)
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is one number, also in a tensor or an array."""
-    if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
-        value = value[1]  # a tensor or an array, with its type
-    return isinstance(value, (int, float))
-
-
-def shown(value: Any) -> str:
-    """A value in a few characters."""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, dict) and "called" in value:
-        rows = [len(given) for given in value.get("given", ()) if isinstance(given, list) and given[:1] != ["called"]]
-        words = value["called"] if len(value["called"]) <= 40 else f"{value['called'][:37]}..."
-        return f"{words}({rows[0]} rows)" if rows else f"{words}(..)"
-    if (
-        isinstance(value, list)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and value[0].endswith(("tensor", "array"))
-    ):
-        return shown(value[1])
-    text = f"[{', '.join(map(shown, value))}]" if isinstance(value, list) else str(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardfix.proof.metrics.judge import failure_of, is_number, proof_of, same, shown
+from shardfix.proof.metrics.comparing import is_number, same, shown
+from shardfix.proof.metrics.judge import failure_of, proof_of
 from shardfix.proof.metrics.model import MetricProof, MetricRecipe, MetricRun
 
 NOTHING = "nothing that it gathers is seen"

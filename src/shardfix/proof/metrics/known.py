@@ -24,6 +24,7 @@ class Known:
         assumed: what the values hold only by, in words; added to.
         imports: the modules that the statements need; added to.
         accelerate: whether the loader's program binds ``accelerator``.
+        loose: whether what is not seen may be any value of its batch, since the same batches are compared.
 
     Attributes:
         tracked: the variables of what follows from the batches, by how they are written.
@@ -34,6 +35,8 @@ class Known:
         local: the names that an expression binds itself.
         told_of: the objects that are told of batches in the loop, or called with them, as they are written.
         resting: what a translated expression rests on, in words; it holds for nothing once that is not run.
+        numbers: what a translated expression rests on, in words, unless any number of a batch will do.
+        by_batch_only: what then stands for calls that are not run, in words, by how they are written.
         repeated: all that stands in the loop, and runs once for each batch.
     """
 
@@ -44,6 +47,7 @@ class Known:
     assumed: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
     accelerate: bool = False
+    loose: bool = False
     tracked: dict[str, str] = field(default_factory=dict)
     meters: dict[str, Meter] = field(default_factory=dict)
     classes: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -52,6 +56,8 @@ class Known:
     local: list[str] = field(default_factory=list)
     told_of: set[str] = field(default_factory=set)
     resting: dict[ast.AST, str] = field(default_factory=dict)
+    numbers: dict[ast.AST, str] = field(default_factory=dict)
+    by_batch_only: dict[str, str] = field(default_factory=dict)
     repeated: set[ast.AST] = field(default_factory=set)
 
     def track(self, text: str) -> str:

@@ -81,12 +81,15 @@ class Literal:
             if s.value is None:
                 return []
             targets = s.targets if isinstance(s, ast.Assign) else [s.target]
-            value = self.value(s.value)
+            into = next((t for t in targets if isinstance(t, (ast.Tuple, ast.List))), None)
+            if into is not None:
+                value = self.outputs.unpacked(s.value, [ast.unparse(e) for e in into.elts], self.value)
+            elif {ast.unparse(t) for t in targets} & self.outputs.several:
+                value = self.outputs.given(s.value, self.value)
+            else:
+                value = self.value(s.value)
             for target in targets:
-                if isinstance(target, (ast.Tuple, ast.List)):
-                    self.outputs.whole(s.value)
-                    value = call(name("PARTS"), value, ast.Constant(len(target.elts)))
-                elif self.outputs.holds(s.value):
+                if target is not into and self.outputs.holds(s.value):
                     self.outputs.names.add(ast.unparse(target))
                 else:
                     self.outputs.names.discard(ast.unparse(target))

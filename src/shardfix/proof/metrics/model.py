@@ -23,6 +23,21 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """How what is not seen is read where rows stand for it: see ``rows.FORMS``. ``lists``: the fields of samples."""
+
+    place: int
+    reading: str
+    places: int
+    lists: str
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether what is not seen is decided by its whole batch, in whatever way."""
+        return self.reading == "any"
+
+
+@dataclass(frozen=True, slots=True)
 class MetricRecipe:
     """One evaluation to be proven: as it was and as it is.
 
@@ -34,6 +49,10 @@ class MetricRecipe:
     have the shape that its program needs. ``accelerate``: the programs need it. ``stands``: the code is judged as it
     stands, so both are the same and what it gives in one process is what it is to give on several. ``partial``: the
     change mends some of the values; what it does not touch is left open where it was wrong.
+
+    ``loose``: what the source does not show may be any value of its batch, for weighted values are held against what
+    one process makes of the same batches; ``numbers`` is what they hold only by where that is not so, and
+    ``by_batch_only`` what stands for calls where it is. ``form``: the reading of what is not seen that was taken.
     """
 
     site: str
@@ -48,6 +67,10 @@ class MetricRecipe:
     accelerate: bool = False
     stands: bool = False
     partial: bool = False
+    loose: bool = False
+    numbers: tuple[str, ...] = ()
+    by_batch_only: tuple[tuple[str, str], ...] = ()
+    form: Form | None = None
     otherwise: MetricRecipe | None = None
 
 
@@ -64,7 +87,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class MetricRun:
-    """One run of one variant on ``size`` samples, with batches of ``batch_size``."""
+    """One run of one variant on ``size`` samples, with batches of ``batch_size``.
+
+    ``again`` is what the original gives in one process of the batches that all its ranks read.
+    """
 
     variant: Variant
     world: int
@@ -72,6 +98,7 @@ class MetricRun:
     size: int
     batch_size: int
     ranks: tuple[Measured, ...]
+    again: Measured | None = None
 
     @property
     def even(self) -> bool:

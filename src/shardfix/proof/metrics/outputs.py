@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from shardfix.analysis.code.module import Module
+from shardfix.analysis.metrics.networks import gives_rows, gives_several
 from shardfix.proof.metrics.allowed import FUNCTIONS, library
 from shardfix.proof.metrics.known import Known
 from shardfix.proof.recipes.choices import text_of
-from shardfix.proof.recipes.regime import name
+from shardfix.proof.recipes.regime import call, name
 
 TAKEN = {
     "mean": "a mean over the samples",
@@ -28,35 +30,67 @@ class Outputs:
 
     Attributes:
         names: the variables that hold a whole output, as they are written.
+        several: those of them that hold an output of several things.
     """
 
     known: Known
     kind: Callable[[ast.expr], str]
     names: set[str] = field(default_factory=set)
+    several: set[str] = field(default_factory=set)
 
     def stand_in(self, node: ast.Call, value: Callable[[ast.expr], ast.expr]) -> ast.expr:
-        """A call that is not run, of rows: a model, or a function that is taken for what the analysis takes it for."""
-        words = text_of(node.func)
+        """A call that is not run, of rows: a model, or a function that is taken for what the analysis takes it for.
+
+        Raises:
+            Stop: nothing says what it gives.
+        """
         kind = self.kind(node)
         if not kind:
-            kind = "mean" if "loss" in words.lower() or "criterion" in words.lower() else "output"
-        is_loss = any(w in words.lower() for w in ("loss", "criterion", "crit"))
-        known = self.known.module.called_functions(node)
-        from_library = any("." in q for q in self.known.module.callee(node)) and not self.known.module.instances(
-            node.func
-        )
-        model = bool(self.known.module.instances(node.func)) or not known
-        given = [value(a) for a in node.args]
-        keywords = [ast.keyword(k.arg, value(k.value)) for k in node.keywords]
-        stand_in = {"mean": "MEAN_OF", "sum": "SUM_OF", "output": "MODEL", "samples": "MODEL"}.get(kind)
-        if stand_in is None and is_loss:
-            stand_in, kind = "MEAN_OF", "mean"
-        if stand_in is None:
+            kind = (
+                "mean"
+                if "loss" in text_of(node.func).lower() or "criterion" in text_of(node.func).lower()
+                else "output"
+            )
+        words = text_of(node.func).lower()
+        if kind not in TAKEN and any(w in words for w in ("loss", "criterion", "crit")):
+            kind = "mean"
+        if kind in ("mean", "sum"):
+            made = self._called("NUMBER", node, value, ast.Constant(kind))
+            self.known.numbers[made] = f"`{text_of(node)}` gives {TAKEN[kind]}"
+            return self._noted(node, kind, made)
+        if kind in TAKEN:
+            made = self._called("MODEL", node, value)
+            known = self.known.module.called_functions(node)
+            model = bool(self.known.module.instances(node.func)) or not known
+            named = any("." in q for q in self.known.module.callee(node))
+            from_library = named and not self.known.module.instances(node.func)
+            if (known and not (model and kind == "output")) or from_library:
+                self.known.resting[made] = f"`{text_of(node)}` gives {TAKEN[kind]}"
+            return self._noted(node, kind, made)
+        if not self.known.loose:
             raise self.known.stop(f"what `{text_of(node)}` gives is not known", node)
+        if gives_rows(self.known.module, node):
+            made = self._called("ANY_ROWS", node, value)
+            self.known.numbers[made] = f"`{text_of(node)}` gives {TAKEN['output']}"
+            return self._noted(node, "output", made)
+        place = ast.Constant(len(self.known.by_batch_only))
+        made = self._called("UNSURE", node, value, place)
+        self.known.by_batch_only[text_of(node)] = "a number of the batch, or rows of it"
+        return made
+
+    def _called(
+        self, stand_in: str, node: ast.Call, value: Callable[[ast.expr], ast.expr], *first: ast.expr
+    ) -> ast.Call:
+        keywords = [ast.keyword(k.arg, value(k.value)) for k in node.keywords]
+        given = [ast.Constant(text_of(node.func)), *first, *(value(a) for a in node.args)]
+        return ast.Call(name(stand_in), given, keywords)
+
+    def _noted(self, node: ast.Call, kind: str, made: ast.expr) -> ast.expr:
         self.known.stand_ins[text_of(node)] = TAKEN[kind]
-        made = ast.Call(name(stand_in), [ast.Constant(words), *given], keywords)
-        if (known and not (model and kind == "output")) or from_library or stand_in != "MODEL":
-            self.known.resting[made] = f"`{text_of(node)}` gives {TAKEN[kind]}"
+        if made in self.known.numbers:
+            self.known.by_batch_only[text_of(node)] = (
+                "rows of the batch, which may depend on one another" if kind == "output" else "a number of the batch"
+            )
         return made
 
     def holds(self, node: ast.expr) -> bool:
@@ -69,6 +103,41 @@ class Outputs:
         unknown = not (receiver is not None and self.known.tracks(receiver)) and not self.known.module.callee(node)
         return unknown and library(self.known, node.func, FUNCTIONS) is None and self.kind(node) in ("", "output")
 
+    def given(self, node: ast.expr, value: Callable[[ast.expr], ast.expr]) -> ast.expr:
+        """A call of a model that gives several things, or another expression."""
+        if not isinstance(node, ast.Call) or not self.holds(node):
+            return value(node)
+        self.known.stand_ins[text_of(node)] = (
+            "several things: rows for the samples, each by its sample alone, and numbers"
+        )
+        self.known.by_batch_only[text_of(node)] = "several things: rows for the samples, and numbers of the batch"
+        return self._called("SEVERAL", node, value)
+
+    def unpacked(self, node: ast.expr, names: Sequence[str], value: Callable[[ast.expr], ast.expr]) -> ast.expr:
+        """What is unpacked into names: of a model's output, what each is called says something of it."""
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in self.several:
+            made: ast.expr = ast.Subscript(value(node.value), value(node.slice), ast.Load())
+        elif self.holds(node):
+            made = self.given(node, value)
+        else:
+            return call(name("PARTS"), value(node), ast.Constant(len(names)))
+        parts = call(name("CALLED"), made, ast.Tuple([ast.Constant(n) for n in names], ast.Load()))
+        for n in names:
+            if any(word in n.lower() for word in ("loss", "nll", "ppl")):
+                self.known.numbers[parts] = f"`{n}` of `{text_of(node)}` is {TAKEN['mean']}"
+        return parts
+
+    def seen_to_be_several(self, module: Module, inside: Sequence[ast.AST]) -> None:
+        """Note the variables whose outputs are unpacked, or known to be several things of which one is taken."""
+        for n in inside:
+            if isinstance(n, ast.Assign) and any(isinstance(t, (ast.Tuple, ast.List)) for t in n.targets):
+                base = n.value.value if isinstance(n.value, ast.Subscript) else n.value
+                if isinstance(base, ast.Name):
+                    self.several.add(base.id)
+            elif isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and isinstance(n.slice, ast.Constant):
+                if isinstance(n.value, ast.Name) and gives_several(module, n.value):
+                    self.several.add(n.value.id)
+
     def whole(self, node: ast.expr, key: ast.expr | None = None) -> None:
         """A model may give several things: which of them is meant is not known.
 
@@ -80,5 +149,5 @@ class Outputs:
             or isinstance(key, (ast.Constant, ast.UnaryOp))
             or (isinstance(key, ast.Slice) and not (key.lower is None and key.upper is None))
         )
-        if first and self.holds(node):
+        if first and self.holds(node) and ast.unparse(node) not in self.several:
             raise self.known.stop(f"which part of `{text_of(node)}` is taken is not known", node)

@@ -51,11 +51,30 @@ SHAPES: list[FORM] = [
 SHAPE: list[int] = [0]
 
 
-def FORMS(text: str) -> list[int]:
-    """The places of the readings to be tried for statements, in order: those that take the least for granted first."""
-    if "EXAMPLES(" not in text:
-        return [place for place, form in enumerate(SHAPES) if form.fields == "rows"]
-    return sorted(range(len(SHAPES)), key=lambda place: ("ragged", "plain", "rows").index(SHAPES[place].fields))
+READING: list[str] = ["said"]  # or "any": what is not seen is decided by the whole batch, in whatever way
+PLACES: list[int] = [0]  # then: which of the things that are not seen are rows, a bit for each; else numbers
+_LISTS = ("ragged", "plain", "rows")
+
+
+def GROUPS(text: str, loose: bool) -> list[tuple[str, str]]:
+    """How what is not seen may be read, and the fields of samples: what takes the least for granted first."""
+    fields = _LISTS if "EXAMPLES(" in text else ("rows",)
+    unseen = any(word in text for word in ("NUMBER(", "ANY_ROWS(", "UNSURE(", "SEVERAL(", ", 'loss')"))
+    readings = ("any", "said") if loose and unseen else ("said",)
+    return [(reading, lists) for reading in readings for lists in fields]
+
+
+def FORMS(text: str, group: tuple[str, str]) -> list[tuple[int, str, int]]:
+    """All readings of one group, to be tried in order until statements run with one."""
+    reading, lists = group
+    unsure = range(8) if reading == "any" and ("SEVERAL(" in text or "UNSURE(" in text) else (0,)
+    shapes = [place for place, form in enumerate(SHAPES) if form.fields == lists]
+    return [(place, reading, bits) for bits in unsure for place in shapes]
+
+
+def TAKE(place: int, reading: str, places: int) -> None:
+    """Read what is not seen like that from here on."""
+    SHAPE[0], READING[0], PLACES[0] = place, reading, places
 
 
 TRAINING: list[bool] = [False]  # whether the model is left in training
@@ -100,10 +119,15 @@ def ROW(key: Any, index: int) -> Any:
 
 
 class GIVEN(dict[Any, Any]):
-    """A batch, by position or by key: inputs and labels that the indices decide."""
+    """A batch, by position or by key: inputs and labels that the indices decide.
 
-    def __init__(self, indices: Any) -> None:
+    Args:
+        width: how many parts it has where all of them are taken.
+    """
+
+    def __init__(self, indices: Any, width: int = 8) -> None:
         super().__init__()
+        self.width = width
         self.indices = [int(index) for index in indices]
         for key in ("input_ids", "attention_mask", "labels"):
             self[key]
@@ -115,7 +139,7 @@ class GIVEN(dict[Any, Any]):
         return self[key]
 
     def __iter__(self) -> Any:
-        return iter([self[place] for place in range(8)])
+        return iter([self[place] for place in range(self.width)])
 
     def keys(self) -> Any:
         """The keys that a tokenizer's batches have."""
@@ -155,6 +179,8 @@ def EXAMPLES(batch: Any) -> list[SAMPLE]:
 
 def PARTS(value: Any, number: int) -> Any:
     """What is unpacked into so many names."""
+    if isinstance(value, SEVERAL):
+        return [value.part(place) for place in value.places[:number]]
     if isinstance(value, zip):  # `zip(*samples)`: as many columns as are asked for
         return list(islice(value, number))
     return [value[place] for place in range(number)] if isinstance(value, GIVEN) else value
@@ -179,6 +205,10 @@ def FIELD(value: Any, name: str) -> Any:
 
     if isinstance(value, GIVEN):
         return value[name]
+    if isinstance(value, SEVERAL):
+        return value.part(name)
+    if isinstance(value, torch.Tensor) and name == "loss" and READING[0] == "any":
+        return WEIGHED(value.detach().abs().flatten(1).mean(1) if value.ndim > 1 else value.detach().abs())
     if isinstance(value, torch.Tensor) and name in ("logits", "last_hidden_state", "prediction_logits", "out"):
         return value
     if isinstance(value, torch.Tensor) and name == "loss":
@@ -200,6 +230,8 @@ def TENSORS(given: Any) -> list[Any]:
 
     if isinstance(given, torch.Tensor):
         return [given]
+    if isinstance(given, SEVERAL):
+        return [MODEL(given.name, *given.given, **given.named)]
     items = given.values() if isinstance(given, dict) else given if isinstance(given, (list, tuple)) else ()
     return [tensor for item in items for tensor in TENSORS(item)]
 
@@ -230,12 +262,64 @@ def RIGHT(row: Any, unit: bool) -> None:
         row.fill_(0.999 if unit else 1.2)
 
 
-def SUM_OF(name: str, *given: Any, **named: Any) -> Any:
-    """A number for each row, summed."""
+def WEIGHED(rows: Any) -> Any:
+    """A number that rows decide, all together: a mean of them, weighed by their digits."""
+    weights = (rows * 997) % 1 + 0.25
+    return (rows * weights).sum() / weights.sum()
+
+
+def NUMBER(name: str, said: str, *given: Any, **named: Any) -> Any:
+    """A number of a batch: the ``mean`` or the ``sum`` of one for each row, as is said, or any at all."""
+    rows = MODEL(name, *given, **named).abs()
+    if READING[0] == "any":
+        return WEIGHED(rows.flatten(1).mean(1) if rows.ndim > 1 else rows)
+    return rows.sum() if said == "sum" else rows.mean()
+
+
+def UNSURE(name: str, place: int, *given: Any, **named: Any) -> Any:
+    """What a function gives that is not known: a number of the batch, or rows that may depend on one another."""
+    if READING[0] != "any":
+        raise TypeError(f"what {name} gives is not known")
+    return ANY_ROWS(name, *given, **named) if PLACES[0] >> place % 3 & 1 else NUMBER(name, "mean", *given, **named)
+
+
+def ANY_ROWS(name: str, *given: Any, **named: Any) -> Any:
+    """What a model gives of rows that may be filled up, and so depend on one another, where that is not said."""
     rows = MODEL(name, *given, **named)
-    return rows.abs().sum()
+    return rows - rows.mean(0) if READING[0] == "any" and len(rows) > 1 else rows
 
 
-def MEAN_OF(name: str, *given: Any, **named: Any) -> Any:
-    """The mean of a number for each row, as a loss gives it."""
-    return MODEL(name, *given, **named).abs().mean()
+class SEVERAL(tuple):  # type: ignore[type-arg]
+    """A model's output of several things, by position, key or attribute: numbers of the batch, or a row a sample."""
+
+    name: str
+    given: tuple[Any, ...]
+    named: dict[str, Any]
+    places: range
+
+    def __new__(cls, name: str, *given: Any, **named: Any) -> SEVERAL:
+        self = super().__new__(cls)
+        self.name, self.given, self.named, self.places = name, given, named, range(8)
+        return self
+
+    def part(self, key: Any, called: str = "") -> Any:
+        """One of the things. What is called a loss is a number, and what is called logits is rows."""
+        name, words = f"{self.name} {key}", f"{key} {called}".lower()
+        number = any(word in words for word in ("loss", "nll", "ppl"))
+        if not number and READING[0] == "any" and "logit" not in words:
+            number = not PLACES[0] >> (key if isinstance(key, int) else len(key)) % 3 & 1
+        return NUMBER(name, "mean", *self.given, **self.named) if number else MODEL(name, *self.given, **self.named)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            some = SEVERAL(self.name, *self.given, **self.named)
+            some.places = self.places[key]
+            return some
+        return self.part(self.places[key] if isinstance(key, int) else key)
+
+
+def CALLED(value: Any, names: tuple[str, ...]) -> Any:
+    """What is unpacked into names, which say something of what it is."""
+    if isinstance(value, SEVERAL):
+        return [value.part(*pair) for pair in zip(value.places, names)]  # noqa: B905 - Python 3.8 has no strict=
+    return PARTS(value, len(names))

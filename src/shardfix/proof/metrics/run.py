@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from typing import Any
 
+from shardfix.proof.metrics.fitting import PROBE, Readings, fit
 from shardfix.proof.metrics.judge import judge_metric, sizes_for
 from shardfix.proof.metrics.judge_standing import NOTHING, judge_standing
 from shardfix.proof.metrics.model import Measured, MetricProof, MetricRecipe, MetricRun
@@ -14,19 +16,6 @@ from shardfix.proof.model import Proof, Variant, Verdict
 from shardfix.proof.running.launch import Verifier
 from shardfix.proof.stop import Unproven
 
-_PROBE = 24
-_FITS = """
-__value__ = None
-for _shape in FORMS({text!r}):
-    SHAPE[0] = _shape
-    try:
-        exec(compile({text!r}, "<evaluation>", "exec"), globals())
-    except Exception as _error:
-        __value__ = __value__ or f"{{type(_error).__name__}}: {{_error}}"
-        continue
-    __value__ = _shape
-    break
-"""
 _ORDER = ("proven", "unproven", "refuted")
 
 
@@ -38,17 +27,27 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
     """
     if not recipes:
         return []
-    prelude = _prelude()
+    readings = [Readings(recipe) for recipe in recipes]
+    while any(r.open for r in readings):
+        left = [r for r in readings if r.open]
+        fit(left, lambda cells: _answers(cells, verifier), _cell, _ways)
+        left = [r for r in left if r.open]
+        for r, proof in zip(left, _proven([r.recipe for r in left], verifier), strict=True):
+            r.judged(proof)
+    return [r.proof for r in readings]
+
+
+def _proven(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[MetricProof]:
+    """A proof for each recipe, with what is not seen read as it says."""
     ask = "__value__ = loader.batch_size or getattr(loader.batch_sampler, 'batch_size', None) or 1"
-    recipes = _fitting(recipes, prelude, verifier)
     ways = [(number, grouped) for number, recipe in enumerate(recipes) for grouped in _ways(recipe)]
-    probes = [_cell(prelude, recipes[number], "before", ask, 1, grouped, _PROBE) for number, grouped in ways]
+    probes = [_cell(recipes[number], "before", ask, 1, grouped, PROBE) for number, grouped in ways]
     planned: list[tuple[int, Variant, int, bool, int, int]] = []
-    begun: set[int] = set()
+    begun: dict[int, bool] = {}
     for (number, grouped), ranks in zip(ways, _answers(probes, verifier), strict=True):
         batch_size = ranks[0]["value"] if ranks else None
         if number not in begun and (batch_size is not None or (number, grouped) == ways[-1] or grouped):
-            begun.add(number)
+            begun[number] = grouped
             planned += [
                 (number, *run, batch_size or 1)
                 for run in _runs(recipes[number], batch_size or 1, verifier.nproc, grouped)
@@ -57,7 +56,7 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
     for number, variant, world, grouped, size, _ in planned:
         program = recipes[number].before if variant == "before" else recipes[number].after
         then = program.evaluate + "\n__value__ = TOLD(VALUES)"
-        cell = _cell(prelude, recipes[number], variant, then, world, grouped, size)
+        cell = _cell(recipes[number], variant, then, world, grouped, size)
         cells.append({**cell, "program": f"{number} {variant}"})
     runs: list[list[MetricRun]] = [[] for _ in recipes]
     for (number, variant, world, grouped, size, batch_size), ranks in zip(
@@ -68,49 +67,33 @@ def prove_metrics(recipes: Sequence[MetricRecipe], verifier: Verifier) -> list[M
             continue  # what has hung once is not run again
         measured = measured or (Measured(0, error="it was not reached in time"),)
         runs[number].append(MetricRun(variant, world, grouped, size, batch_size, measured))
+    _run_again(recipes, runs, begun, verifier)
     return [
         judge_standing(recipe, found) if recipe.stands else judge_metric(recipe, found)
         for recipe, found in zip(recipes, runs, strict=True)
     ]
 
 
-def _fitting(recipes: Sequence[MetricRecipe], prelude: str, verifier: Verifier) -> list[MetricRecipe]:
-    """The recipes that run a loop as it is written, on rows of the first shape with which it runs; else the others."""
-    literal = [number for number, recipe in enumerate(recipes) if recipe.rows]
-    ways = [(number, grouped) for number in literal for grouped in _ways(recipes[number])]
-    cells = [
-        _cell(prelude, recipe, "before", _FITS.format(text=recipe.before.evaluate), 1, grouped, _PROBE)
-        for recipe, grouped in ((recipes[number], grouped) for number, grouped in ways)
-    ]
-    shapes: dict[int, int] = {}
-    errors: dict[int, str] = {}
-    for (number, _), ranks in zip(ways, _answers(cells, verifier), strict=True):
-        found = ranks[0]["value"] if ranks else None
-        if isinstance(found, int):
-            shapes.setdefault(number, found)
-        elif ranks:
-            errors.setdefault(number, found or ranks[0]["error"] or ranks[0]["stopped"])
-    return [
-        recipe
-        if not recipe.rows
-        else _shaped(recipe, f"SHAPE[0] = {shapes[number]}\n")
-        if number in shapes
-        else _not_run(recipe, errors.get(number, ""))
+def _run_again(
+    recipes: Sequence[MetricRecipe], runs: list[list[MetricRun]], grouped: Mapping[int, bool], verifier: Verifier
+) -> None:
+    """Run the originals in one process, of the batches that several ranks read, where values go by the batches."""
+    asked = [
+        (number, place, run)
         for number, recipe in enumerate(recipes)
+        if recipe.rows and recipe.weighted and not recipe.stands and not recipe.accelerate
+        for place, run in enumerate(runs[number])
+        if run.variant == "after" and run.world > 1 and not any(rank.error or rank.stopped for rank in run.ranks)
     ]
-
-
-def _not_run(recipe: MetricRecipe, error: str) -> MetricRecipe:
-    """The recipe with stand-ins for its sums, which prove nothing; the same one where there is none."""
-    if recipe.otherwise is None:
-        return recipe
-    why = f"the loop can't be run as it is written, on rows that stand for a model's: {error}"
-    return replace(recipe.otherwise, assumed=(why, *recipe.otherwise.assumed))
-
-
-def _shaped(recipe: MetricRecipe, first: str) -> MetricRecipe:
-    before, after = (replace(p, evaluate=first + p.evaluate) for p in (recipe.before, recipe.after))
-    return replace(recipe, before=before, after=after)
+    cells = []
+    for number, _, run in asked:
+        steps = max(len(rank.read) for rank in run.ranks)
+        batches = [rank.read[step] for step in range(steps) for rank in run.ranks if step < len(rank.read)]
+        then = f"loader = REPLAYED(loader, {batches!r})\n{recipes[number].before.evaluate}\n__value__ = TOLD(VALUES)"
+        cells.append(_cell(recipes[number], "before", then, 1, grouped[number], run.size))
+    for (number, place, run), ranks in zip(asked, _answers(cells, verifier) if cells else [], strict=True):
+        if ranks:
+            runs[number][place] = replace(run, again=_measured(ranks[0]))
 
 
 def with_metrics(
@@ -219,6 +202,7 @@ def _runs(recipe: MetricRecipe, batch_size: int, nproc: int, grouped: bool) -> I
         yield "before", nproc, True, size
 
 
+@functools.cache
 def _prelude() -> str:
     """The stand-ins and the functions that migrated code calls, as modules that each rank makes once."""
     package = resources.files("shardfix")
@@ -241,12 +225,10 @@ TRAINING[0] = False
 """
 
 
-def _cell(
-    prelude: str, recipe: MetricRecipe, variant: Variant, then: str, world: int, grouped: bool, size: int
-) -> dict[str, Any]:
+def _cell(recipe: MetricRecipe, variant: Variant, then: str, world: int, grouped: bool, size: int) -> dict[str, Any]:
     program = recipe.before if variant == "before" else recipe.after
     return {
-        "prelude": prelude,
+        "prelude": _prelude(),
         "build": f"{program.build}\n{then}",
         "each_epoch": "",
         "epochs": 0,

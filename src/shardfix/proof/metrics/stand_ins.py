@@ -23,6 +23,26 @@ def BATCHES(loader: Any) -> Iterator[Any]:
         yield batch
 
 
+class REPLAYED:
+    """A loader whose batches are given, by their indices."""
+
+    def __init__(self, loader: Any, batches: list[tuple[int, ...]]) -> None:
+        self.loader, self.batches = loader, batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        import torch
+
+        return map(torch.tensor, self.batches)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "loader":
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
 def OF(name: str, index: int) -> int:
     """A small whole number for one sample; ``name`` tells the values of one loop apart."""
     return zlib.crc32(f"{name} {index}".encode()) % 7
