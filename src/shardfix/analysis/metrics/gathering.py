@@ -17,6 +17,7 @@ from shardfix.analysis.metrics.drawing import draws
 from shardfix.analysis.metrics.entries import added_by, is_number
 from shardfix.analysis.metrics.forwards import carries, forwards, learns
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
+from shardfix.analysis.metrics.leaving import instead_of
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
 from shardfix.analysis.metrics.quantities import Value, short
@@ -137,10 +138,8 @@ class Gathering:
     def _left(self, s: ast.stmt) -> None:
         loop = next((n for n in self.module.around(s) if isinstance(n, (ast.For, ast.AsyncFor, ast.While))), None)
         if loop is self.loop or isinstance(s, ast.Return):
-            word = type(s).__name__.lower()
-            self.refuse(
-                s, f"`{word}` leaves samples out by what came before them, and each rank would leave out others"
-            )
+            why = f"`{type(s).__name__.lower()}` leaves samples out by what came before them, and each rank would leave"
+            self.refuse(s, f"{why} out others{instead_of(self.module, self.loop, s)}")
         elif isinstance(s, ast.Break) and isinstance(loop, ast.For):
             if self.values.iterated(loop.iter).kind in ("sample", "output") and not self._within_sample(loop):
                 self.refuse(s, "`break` leaves samples of the batch out, and the ranks' batches are other ones")
