@@ -230,6 +230,8 @@ def method_value(values: Values, call: ast.Call, method: ast.Attribute) -> Value
         return SAMPLES if method.attr in ("pop", "get") else applied(values, method.attr, OUTPUT, call, call.args)
     if receiver.kind in ("constant", "sample", "examples", "place", "step"):
         return None
+    if receiver.kind == "output" and method.attr == "to_tuple":
+        return OUTPUT  # transformers: all that a model gives, one behind the other
     return applied(values, method.attr, receiver, call, call.args)
 
 

@@ -81,6 +81,8 @@ def gives_several(module: Module, node: ast.expr) -> bool:
         calls += [d.value] if isinstance(d.value, ast.Call) else []
         readers += own.bindings.readers(d)
     for call in calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "to_tuple":
+            return True
         if call.keywords or any(isinstance(a, ast.Starred) for a in call.args):
             return True  # as the models of transformers are called
         forwards = [f for cls in instance_classes(own, call.func) if (f := own.method(cls, "forward")) is not None]

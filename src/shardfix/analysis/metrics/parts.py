@@ -121,6 +121,8 @@ def _fixed(values: Values, index: ast.expr) -> bool:
 def _taken_from(values: Values, node: ast.Subscript) -> Value:
     """Part of what a model gives: one of its outputs by name or number, or rows that a mask chooses."""
     index = node.slice
+    if isinstance(index, ast.Slice) and _unpacked(values, node) and gives_several(values.module, node.value):
+        return OUTPUT
     if isinstance(index, (ast.Slice, ast.Tuple)):
         apart = (
             isinstance(index, ast.Tuple) and _is_all(index.elts[0]) and all(_fixed(values, e) for e in index.elts[1:])
@@ -132,6 +134,12 @@ def _taken_from(values: Values, node: ast.Subscript) -> Value:
         if numbered and not gives_several(values.module, node.value):
             return unknown(node)  # of a tensor it is the row of one sample
     return OUTPUT if kind == "constant" else Value("elements") if kind == "samples" else unknown(node)
+
+
+def _unpacked(values: Values, node: ast.Subscript) -> bool:
+    """``loss, logits = outputs[:2]``: some of a model's outputs, each with a name of its own."""
+    outer = values.module.parents.get(node)
+    return isinstance(outer, ast.Assign) and outer.value is node and isinstance(outer.targets[0], (ast.Tuple, ast.List))
 
 
 def _is_place(values: Values, index: ast.expr) -> bool:

@@ -9,6 +9,7 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.growing import squeezed
+from shardfix.analysis.metrics.networks import gives_several
 from shardfix.analysis.metrics.quantities import (
     BATCH,
     CONSTANT,
@@ -180,6 +181,8 @@ def comprehended(values: Values, node: ast.AST) -> Value:
     over = values.of(generator.iter).kind
     if over == "batch" and len(generators) == 1:
         return BATCH if _moves(values, generator, element) else unknown(node)
+    if over == "output" and len(generators) == 1 and not generator.ifs and _rows_of_one(values, generator, element):
+        return SAMPLE
     if turn.kind == "sample" and over != "sample":
         value = values.of(element)
         chosen = [values.of(i).kind for g in generators for i in g.ifs]
@@ -197,6 +200,20 @@ def comprehended(values: Values, node: ast.AST) -> Value:
     if turn.kind == "constant":
         return Value("list", (value,))
     return Value("list", (value,)) if over in ("list", "items") else unknown(node)
+
+
+def _rows_of_one(values: Values, generator: ast.comprehension, element: ast.expr) -> bool:
+    """``[o[i].tolist() for o in outputs]``, where a loop counts the batch's samples by ``i``: one sample's row of each
+    of the things that a model gives."""
+    whole = generator.iter
+    if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Attribute) and whole.func.attr == "to_tuple":
+        whole = whole.func.value
+    names = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
+    uses = [n for n in ast.walk(element) if isinstance(n, ast.Name) and n.id in names]
+    rows = [values.module.parents[n] for n in uses]
+    of_one = all(isinstance(r, ast.Subscript) and r.value is n for n, r in zip(uses, rows, strict=True))
+    placed = [r for r in rows if isinstance(r, ast.Subscript) and values.of(r.slice).kind == "place"]
+    return bool(uses) and of_one and len(placed) == len(rows) and gives_several(values.module, whole)
 
 
 def _moves(values: Values, generator: ast.comprehension, element: ast.expr) -> bool:

@@ -323,7 +323,9 @@ class Values:
     def _chosen(self, node: ast.IfExp) -> Value:
         test = self.of(node.test).kind
         if test == "constant":
-            return either([self.of(node.body), self.of(node.orelse)])
+            # `x if has_types else None`: where it is None there are no rows, of any batch
+            found = [n for n in (node.body, node.orelse) if not (isinstance(n, ast.Constant) and n.value is None)]
+            return either([self.of(n) for n in found]) if found else CONSTANT
         return self.together([node.test, node.body, node.orelse]) if test == "sample" else unknown(node)
 
     def _display(self, node: ast.Tuple | ast.List) -> Value:
