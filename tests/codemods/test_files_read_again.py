@@ -87,6 +87,11 @@ def test_the_change_says_why_it_waits() -> None:
     "rest",
     [
         pytest.param(WRITE + "    return len(preds)\n", id="never read"),
+        pytest.param(
+            WRITE + "    if dist.is_initialized():\n        dist.barrier()\n"
+            "    return score(preds, os.path.join(out_dir, 'gold.txt'))\n",
+            id="waited for already",
+        ),
         pytest.param(WRITE + "    return score(preds, os.path.join(out_dir, 'other.txt'))\n", id="another file"),
         pytest.param(WRITE + "    shown(os.path.join(out_dir, 'gold'))\n", id="part of its name"),
         pytest.param(WRITE + "    print(os.path.join(out_dir, 'gold.txt'))\n", id="told only"),

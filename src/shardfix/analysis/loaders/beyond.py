@@ -14,6 +14,7 @@ from shardfix.analysis.code.project import Project, heads, outwards
 from shardfix.analysis.loaders.flow import follow
 
 _DEPTH = 6  # how many re-exports a name is followed through
+_INNER = 4  # how many functions in functions
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,10 @@ def beyond(
                 outer = module.function(place)
                 if outer is not None:
                     functions[outer] = module.home(outer)
-            read |= {_around(module, u.node): module.home(u.node) for u in flow.of("iterate")}
-    for place, own in read.items():
-        for inner in _helpers(place):
-            for name in own.callee(inner):
-                wanted |= set(ways.chain(name, own))
+            read |= {u.node: module.home(u.node) for u in flow.of("iterate")}
+    helped: set[ast.AST] = set()
+    for loop, own in read.items():
+        wanted |= _called(own, _helpers(own, loop), ways, helped)
     callers = frozenset(_callers(functions, project.modules))
     for module in dict.fromkeys((*(m for m, _ in made), *functions.values())):
         wanted |= set(_packages(module))
@@ -107,17 +107,45 @@ def _variables(module: Module, call: ast.Call) -> set[tuple[str, str]]:
     return {(t.id, module.name.rpartition(".")[2]) for t in targets if isinstance(t, ast.Name)}
 
 
-def _around(module: Module, loop: ast.AST) -> ast.AST:
-    """The function that holds a loop, or the loop itself at the top level of a file."""
-    return module.function(loop) or (loop if isinstance(loop, ast.stmt) else module.statement(loop))
+def _helpers(module: Module, loop: ast.AST) -> list[ast.Call]:
+    """The calls around a loop that is not seen to train: one of them may, or may reduce its metric across ranks. Where
+    its function also trains, or it stands in none, those in the loop and behind it."""
+    function = module.function(loop)
+    places: list[ast.AST] = [function] if function is not None else []
+    if function is None or _trains(function):
+        places = [] if _trains(module.statement(loop)) else [*_from(module, module.statement(loop))]
+    calls = [n for place in places for n in ast.walk(place) if isinstance(n, ast.Call)]
+    return [c for c in calls if not last_name(c.func)[:1].isupper()]
 
 
-def _helpers(place: ast.AST) -> Iterable[ast.Call]:
-    """The calls around a loop that is not seen to train: one of them may, or may reduce its metric across ranks."""
-    calls = [n for n in ast.walk(place) if isinstance(n, ast.Call)]
-    if any(last_name(c.func) == "backward" for c in calls):
-        return ()
-    return (c for c in calls if not last_name(c.func)[:1].isupper())
+def _from(module: Module, statement: ast.stmt) -> Iterable[ast.stmt]:
+    """A statement and those behind it, up to the next turn of a loop around it."""
+    yield statement
+    while statement in module.block(statement):
+        block = module.block(statement)
+        yield from block[block.index(statement) + 1 :]
+        outer = module.parents[statement]
+        if not isinstance(outer, ast.stmt) or isinstance(outer, (ast.For, ast.While, ast.FunctionDef)):
+            return
+        statement = outer
+
+
+def _trains(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for n in ast.walk(node))
+
+
+def _called(module: Module, calls: Iterable[ast.Call], ways: _Files, helped: set[ast.AST], depth: int = 0) -> set[str]:
+    """The files through which calls, and those in the functions that they run, are imported."""
+    found: set[str] = set()
+    for call in calls:
+        for name in module.callee(call):
+            found |= set(ways.chain(name, module))
+        for function in module.called_functions(call) if depth < _INNER else ():
+            if function not in helped:
+                helped.add(function)
+                inner = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
+                found |= _called(module.home(function), inner, ways, helped, depth + 1)
+    return found
 
 
 def _packages(module: Module) -> Iterable[str]:

@@ -21,6 +21,7 @@ _NAMES_ONLY = frozenset(
     | {"mkdir", "abspath", "realpath", "expanduser", "splitext", "print", "info", "debug", "warning", "error", "log"}
     | {"remove", "unlink", "relpath", "with_suffix", "append"}
 )
+_WAITS = frozenset({"all_here", "barrier", "monitored_barrier", "wait_for_everyone"})
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
 _DEPTH = 3  # functions in functions that are looked into
@@ -53,6 +54,8 @@ def reread(module: Module, loop: ast.stmt) -> list[Reread]:
             for read, _ in statements[place:]:
                 readers = [c for c in _calls(read) if c is not writer and _reads(module, c, path)]
                 readers = [r for r in readers if r.lineno > writer.lineno and not _one_rank_s(module, writer, r)]
+                if readers and _waited(module, loop, writer, readers[0]):
+                    break
                 if readers:
                     between = any(r in set(ast.walk(written)) for r in readers)
                     found.append(Reread(path, writer, readers[0], written if waits and not between else None))
@@ -75,6 +78,16 @@ def _behind(module: Module, loop: ast.stmt) -> Iterator[tuple[ast.stmt, bool]]:
             return
         own = own and isinstance(outer, (ast.With, ast.AsyncWith))
         statement = outer
+
+
+def _waited(module: Module, loop: ast.stmt, writer: ast.Call, reader: ast.Call) -> bool:
+    """Whether all ranks wait for one another between two calls."""
+    between = (c for s, own in _behind(module, loop) if own for c in _calls(s) if last_name(c.func) in _WAITS)
+    return any(writer.lineno < c.lineno < reader.lineno and not _guarded(module, c) for c in between)
+
+
+def _guarded(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(n, ast.If) and is_main_test(n.test) for n in module.around(node))
 
 
 def _calls(statement: ast.stmt) -> list[ast.Call]:

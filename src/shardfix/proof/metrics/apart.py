@@ -11,6 +11,7 @@ from shardfix.analysis.metrics.showing import shows
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test, is_rank, is_world_size
 from shardfix.proof.metrics.allowed import BUILTINS
+from shardfix.proof.metrics.closed import is_own, strange
 
 # Libraries whose functions make one value of what they are given.
 _LIBRARIES = frozenset(
@@ -108,13 +109,12 @@ def makes_a_value(module: Module, node: ast.Call) -> bool:
         return False
     if any(_handed_on(module, a) for a in node.args):
         return False
-    functions = module.called_functions(node)
-    if functions:
-        return all(speaks(module.home(f), f, 1) is None for f in functions)
+    if is_own(module, node):
+        return not strange(module, node)
     heads = {q.partition(".")[0] for q in module.callee(node)}
     if isinstance(node.func, ast.Name):
         plain = node.func.id in BUILTINS | _NAMES and "builtins" in heads
-        return plain or bool(heads & _LIBRARIES) or bool(module.project_classes(node.func))
+        return plain or bool(heads & _LIBRARIES)
     if heads & _LIBRARIES:
         return not any(q.startswith(_SPEAKS) for q in module.callee(node))
     return last_name(node.func) in _METHODS and not module.instances(node.func)

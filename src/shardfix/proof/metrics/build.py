@@ -11,6 +11,7 @@ from shardfix.analysis.code.names import INIT_PROCESS_GROUP
 from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.metrics.collation import gives_lists
 from shardfix.analysis.metrics.model import Metric
+from shardfix.analysis.metrics.reread import reread
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.sites import Site
 from shardfix.proof.metrics.evaluated import Evaluated, evaluated
@@ -123,7 +124,7 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
         tuple(StandIn(text, value) for text, value in stand_ins.items()),
         tuple(weighted),
         "optional" if _may_be_alone(site.module) else group_of(site, asked.versions[0][2].guarded),
-        tuple(dict.fromkeys((*(a for one in made for a in one.assumed), *apart))),
+        tuple(dict.fromkeys((*(a for one in made for a in one.assumed), *apart, *_files(asked)))),
         first.told,
         rows=rows,
         accelerate=any(sliced.needs_accelerate for _, _, sliced in asked.versions),
@@ -138,6 +139,14 @@ def _may_be_loose(asked: _Asked, accelerate: bool) -> bool:
     """Whether weighted values may be held against what one process makes of the same batches: prepared loaders add
     samples to these."""
     return asked.unsafe and len(asked.versions) > 1 and not accelerate
+
+
+def _files(asked: _Asked) -> list[str]:
+    """What is granted of files that all ranks write and read behind the loop, as the source is now."""
+    site, use, _ = asked.versions[-1]
+    assert isinstance(use.node, ast.For)
+    found = reread(site.module.home(use.node), use.node)
+    return [f"no rank reads `{text_of(again.path)}` while another one writes it" for again in found]
 
 
 def _may_be_alone(module: Module) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.accumulation import root_of
 from shardfix.proof.metrics.apart import makes_a_value
+from shardfix.proof.metrics.closed import strange
 from shardfix.proof.metrics.collectives import collective, is_collective
 from shardfix.proof.metrics.functions import inlined
 from shardfix.proof.metrics.known import COLLECTIVE, Known, is_length
@@ -216,10 +217,9 @@ class Outside:
         told = [g for g in given if self.known.follows(g)]
         if not told:
             return self._stand_in(node)
-        if self.literal is not None:
-            read = inlined(self.literal, node, lambda function, n: self._of_all(function, n, depth))
-            if read is not None:
-                return read
+        read = self._read_whole(node, depth)
+        if read is not None:
+            return read
         for g in told:
             if ast.unparse(g) in self.known.loaders:
                 self.known.assumed.append(f"`{text_of(node)}` does not go by the number of batches")
@@ -228,8 +228,26 @@ class Outside:
         pairs = any(q.startswith("sklearn.metrics.") for q in self.known.module.callee(node))
         made = call(name("CALL_OF_PAIRS" if pairs else "CALL"), ast.Constant(text_of(node.func)), *parts)
         if not makes_a_value(self.known.module, node):
-            self.known.resting[made] = f"`{text_of(node)}` makes nothing of other ranks' values"
+            why = strange(self.known.module, node)
+            because = f", though what {why} may do is not known" if why else ""
+            self.known.resting[made] = f"`{text_of(node)}` makes nothing of other ranks' values{because}"
         return made
+
+    def _read_whole(self, node: ast.Call, depth: int) -> ast.expr | None:
+        """A call of a function of the project that is run as it is written; None where that can't be. What it calls
+        that is not known is no model here, as it would be in the loop."""
+        if self.literal is None:
+            return None
+        stand_ins, functions = dict(self.known.stand_ins), set(self.literal.functions)
+        read = inlined(self.literal, node, lambda function, n: self._of_all(function, n, depth))
+        taken = self.known.stand_ins.keys() - stand_ins.keys()
+        if read is None or not taken or not strange(self.known.module, node):
+            return read
+        for label in set(self.literal.functions) - functions:
+            del self.literal.functions[label]
+        for text in taken:
+            del self.known.stand_ins[text]
+        return None
 
     def runs(self, node: ast.Call) -> bool:
         """Whether a call is of a function that can be run as it is written."""
