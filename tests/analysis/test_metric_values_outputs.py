@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 import pytest
-from loaders import module
+from loaders import module, site
 
 from shardfix.analysis.metrics.gathering import Gathering
+from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.metrics.values import Values
 
 HEAD = (
@@ -76,3 +77,29 @@ def test_one_samples_row_of_everything_that_a_model_gives(row: str, expected: tu
         "    rows.append(Result(index.item(), found))"
     )
     assert gathered(text) == expected
+
+
+LIMIT = (
+    "limit = None\n"
+    "n = 0\n"
+    "for x, y in loader:\n"
+    "    if limit is None:\n"
+    "        limit = {}\n"
+    "    n += (model(x)[0] > limit).sum().item()\n"
+    "print(n)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        pytest.param("sorted(model.scores)[3]", [], id="of the model"),
+        pytest.param("x.mean().item()", ["`limit` of the batch before is read"], id="of the first batch"),
+    ],
+)
+def test_what_is_made_at_the_first_batch_and_kept(made: str, why: list[str]) -> None:
+    found = site(HEAD + "from torch.utils.data import DataLoader\nloader = DataLoader(data)\n" + LIMIT.format(made))
+    (use,) = found.flow.of("iterate")
+    metric = understand(found.module, use, found.flow, examples=False)
+    assert metric is not None
+    assert [o.why for o in metric.obstacles] == why

@@ -15,6 +15,7 @@ from shardfix.analysis.metrics.altering import counted_by_a_model, hooked
 from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
 from shardfix.analysis.metrics.entries import only_summed
 from shardfix.analysis.metrics.gathering import Gathering, Write
+from shardfix.analysis.metrics.growing import none_test
 from shardfix.analysis.metrics.lengths import reckoned_before
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
 from shardfix.analysis.metrics.modes import may_train, trains_inside
@@ -373,11 +374,22 @@ class _Afterwards:
     def _carried(self, d: Definition, reader: ast.expr) -> bool:
         if d.kind in ("loop", "import") or not isinstance(d.node, (ast.Name, ast.Attribute)):
             return False
+        if self._made_once(d, reader):
+            return False
         before = (reader.lineno, reader.col_offset) < (d.node.lineno, d.node.col_offset)
         same = reader is not d.node and self.module.statement(reader) is d.statement
         if isinstance(d.statement, ast.AugAssign):
             return False  # made anew in the pass, or a sum
         return before or same
+
+    def _made_once(self, d: Definition, reader: ast.expr) -> bool:
+        """``if limit is None: limit = ..``, of nothing that is the batch's: whichever batch comes first, it is that."""
+        outer = self.module.parents.get(d.statement)
+        if not isinstance(outer, ast.If) or outer.orelse or not any(n is reader for n in ast.walk(outer.test)):
+            return False
+        asked = isinstance(outer.test, ast.Compare) and isinstance(outer.test.ops[0], ast.Is)
+        value = self.gathering.values.of(d.value).kind if d.value is not None else "unknown"
+        return asked and none_test(outer.test) == d.key and value == "constant"
 
     def steps(self) -> list[ast.expr]:
         """The expressions by which the number of batches divides something behind the loop."""
