@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from shardfix.codemods._by_hand import counted_along, cut_off
+from shardfix.codemods._own_means import left_alone, own_means
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.metrics.values import Values
@@ -100,7 +101,10 @@ def gathered_for_metrics(site: Site, others: Collection[ast.AST] = ()) -> Change
             if means
             else ""
         ),
-        consequences=("the last batch counts its own samples only, as in one process",),
+        consequences=(
+            "the last batch counts its own samples only, as in one process",
+            *left_alone(own_means(site)),
+        ),
         evidence=tuple(site.module.home(g.call).evidence(g.call) for g in found),
     )
 

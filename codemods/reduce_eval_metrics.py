@@ -8,6 +8,7 @@ from shardfix.codemods._findings import divided, lengths
 from shardfix.codemods._gathered_rows import gathered_rows
 from shardfix.codemods._gathers import gathered_for_metrics
 from shardfix.codemods._mending import Mended, mended, other_loaders, without_padding
+from shardfix.codemods._own_means import averaged_over_ranks, right_but_for
 from shardfix.codemods._sharding import shard
 from shardfix.codemods.distribute_eval_sampler import may_train, ordered, rest_of
 
@@ -84,14 +85,13 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     made = [_change(group, found) for group in together(sites, found)]
     refused = tuple((m.location, m) for m in made if isinstance(m, Finding))
     loops = {s: frozenset(use.node for use in s.flow.of("iterate")) for s in sites}
-    gathered = [
-        (s.location, gathered_for_metrics(s, frozenset().union(*loops.values()) - loops[s]))
-        for s in sites
-        if s.owner == "accelerate" and s.kind == "torch"
-    ]
-    told = [gathered_rows(s) for s in sites if s.owner == "accelerate" and s.kind == "torch"]
-    changes = [m for m in (*made, *(g for _, g in gathered), *told) if isinstance(m, Change)]
-    return Planned(tuple(changes), refused, tuple((where, g) for where, g in gathered if isinstance(g, str)))
+    prepared = [s for s in sites if s.owner == "accelerate" and s.kind == "torch" and s.role == "eval"]
+    gathered = [(s, gathered_for_metrics(s, frozenset().union(*loops.values()) - loops[s])) for s in prepared]
+    means = [averaged_over_ranks(s, g if isinstance(g, Change) else None) for s, g in gathered]
+    told = [gathered_rows(s) for s in prepared]
+    changes = [m for m in (*made, *means, *(g for _, g in gathered), *told) if isinstance(m, Change)]
+    right = [(s.location, right_but_for(s, g if isinstance(g, str) else "")) for s, g in gathered]
+    return Planned(tuple(changes), refused, tuple(right))
 
 
 def _change(group: Sequence[Site], found: dict[Location, Mended]) -> Change | Finding | None:
@@ -251,8 +251,10 @@ RULE = Rule(
         "SHD506": "sharded evaluation whose metric can be put together from all ranks",
         "SHD507": "gather() of samples that gather_for_metrics() would count once",
         "SHD508": "prepared evaluation whose metric can be told of the samples of all ranks",
+        "SHD509": "prepared evaluation whose mean over batches is that of one rank's batches",
     },
     tier="safe",
+    tiers={"SHD509": "unsafe"},
     why=(
         "An evaluation that every rank runs whole costs W times the work, and one that is sharded and not reduced "
         "reports one rank's part. The loop's accumulators are followed: counts, sums over samples, averaging objects, "
@@ -262,7 +264,9 @@ RULE = Rule(
         "lists with one number for each batch. Every rank has the value of one process: exactly for counts and "
         "results, to rounding for float sums. In a prepared loop gather() becomes gather_for_metrics(), which drops "
         "what prepare() repeats, and stands before a metric of evaluate is told of samples (accelerate 1.15, map-style "
-        "data and streams, 2 and 3 ranks, ragged sizes: the samples of one process, in order)."
+        "data and streams, 2 and 3 ranks, ragged sizes: the samples of one process, in order). A mean over one "
+        "rank's batches (`eval_loss / steps`), which nothing gathers there, becomes that over the batches of all ranks "
+        "with --unsafe (SHD509): the samples that prepare() repeats to fill the last batches count in it."
     ),
     refuses=(
         "Where a statement of the loop is not understood, which is named: gradients, break, a store, an object that is "

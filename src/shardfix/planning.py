@@ -27,12 +27,15 @@ from shardfix.vendored import Vendored
 
 _OURS = ("accelerate", "ddp", "hf-trainer", "single", "unknown")
 _TARGET_OWNERS = {"accelerate": ("accelerate", "hf-trainer"), "ddp": ("ddp",)}
-_BY_ROLE = frozenset({"SHD301", "SHD302", "SHD305", "SHD306", "SHD501", "SHD505", "SHD506", "SHD507", "SHD508"})
+_BY_ROLE = frozenset(
+    {"SHD301", "SHD302", "SHD305", "SHD306", "SHD501", "SHD505", "SHD506", "SHD507", "SHD508", "SHD509"}
+)
 # What a change mends besides what it is named for.
 _MENDS = {
     "SHD506": frozenset({"SHD502", "SHD503"}),
     "SHD507": frozenset({"SHD707"}),
     "SHD508": frozenset({"SHD504"}),
+    "SHD509": frozenset({"SHD504"}),
 }
 # Hazards beside which an edit of the same loader is still right.
 _MILD = frozenset({"SHD707", "SHD708", "SHD713"})
@@ -298,7 +301,7 @@ def _planned(
     for loc in {loc for c in changes if c not in kept for loc in c.sites}:
         outcomes[loc].findings += [f for f in dangers.get(loc, ()) if f not in outcomes[loc].findings]
     for change in kept:
-        mends = _MENDS.get(change.codes[0], frozenset())
+        mends = {mended for code in change.codes for mended in _MENDS.get(code, ())}
         for loc in change.sites:
             told = outcomes[loc].findings
             outcomes[loc].findings = [f for f in told if not f.code.startswith("SHD9") and f.code not in mends]

@@ -39,7 +39,9 @@ _EXPECTED = {
     "SHD506": "shuffled-eval",
 }
 # Changes that put a metric together from all ranks: it is run too.
-_METRICS = ("SHD305", "SHD306", "SHD506", "SHD507")
+_METRICS = ("SHD305", "SHD306", "SHD506", "SHD507", "SHD509")
+# Those that mend some of the values of a loop only.
+_PARTIAL = ("SHD507", "SHD509")
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")
 
 
@@ -91,7 +93,7 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str
                 proofs.append(_unproven(location, "the rewritten loader was not found again in its file"))
                 continue
             if change.codes[0] in _METRICS:
-                unsafe, partial = change.tier == "unsafe", change.codes[0] == "SHD507"
+                unsafe, partial = change.tier == "unsafe", change.codes[0] in _PARTIAL
                 metrics[str(location)] = metric_recipes(*pair, unsafe=unsafe, partial=partial)
             made = _recipe_of(change, *pair, root)
             if isinstance(made, Unproven):
@@ -252,7 +254,7 @@ def _recipe_of(change: Change, before: Site, after: Site, root: str) -> Recipe |
         return Unproven("one rank alone reads it: there are no shares to compare", before.location)
     swallowed = code == "SHD402" and any(_in_try(before, told.call) for told in before.told)
     shuffles = any(a.kind == "distributed" and a.constant("shuffle") is not False for a in before.arms)
-    as_it_was = code in ("SHD507", "SHD508") or (
+    as_it_was = code in ("SHD507", "SHD508", "SHD509") or (
         code == "SHD506" and not shuffles
     )  # what is made of the loader's batches was wrong
     if as_it_was and after.flow.of("unpadded") and not before.flow.of("unpadded"):

@@ -161,18 +161,22 @@ def test_a_size_that_the_program_itself_fails_at_is_left_out_where_it_runs_on_ro
     )
 
 
-def test_what_a_change_does_not_touch_is_left_open_where_it_was_wrong() -> None:
-    recipe = MetricRecipe("eval.py:1:1", NOTHING, NOTHING, accelerate=True)
+def test_a_change_is_proven_for_what_it_mends_and_what_it_leaves_as_wrong_as_it_was_is_told() -> None:
+    recipe = MetricRecipe("eval.py:1:1", NOTHING, NOTHING, accelerate=True, partial=True)
     runs = [
         run("before", 1, ranks(1, [{"acc": 3, "steps": 3}])),
         run("before", 2, ranks(2, [{"acc": 4, "steps": 2}])),
         run("after", 2, ranks(2, [{"acc": 3, "steps": 2}])),
     ]
-    proof = judge_metric(replace(recipe, partial=True), runs)
-    assert (proof.verdict, proof.reasons) == (
-        "unproven",
-        ("`steps` is 2 on 2 ranks, in one process 3 (5 samples), with the change and without it",),
+    left = "`steps` is 2 on 2 ranks, in one process 3 (5 samples), with the change and without it"
+    proof = judge_metric(recipe, runs)
+    assert (proof.verdict, proof.control) == ("proven", "the original: `acc` is 4 on rank 0 of 2, in one process 3")
+    assert proof.told == (
+        "2 ranks get the metric of one process: `acc` 3 (5 samples)",
+        f"not mended by this change: {left}",
     )
-    assert judge_metric(recipe, runs).verdict == "refuted"
+    assert judge_metric(replace(recipe, partial=False), runs).verdict == "refuted"
     worse = [*runs[:2], run("after", 2, ranks(2, [{"acc": 5, "steps": 2}]))]
-    assert judge_metric(replace(recipe, partial=True), worse).verdict == "refuted"
+    assert judge_metric(recipe, worse).verdict == "refuted"
+    nothing = [*runs[:1], run("before", 2, ranks(2, [{"acc": 3, "steps": 2}])), runs[2]]
+    assert (judge_metric(recipe, nothing).verdict, judge_metric(recipe, nothing).reasons) == ("unproven", (left,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from shardfix.proof.metrics.comparing import is_number, same, shown
 from shardfix.proof.metrics.model import Measured, MetricProof, MetricRecipe, MetricRun
@@ -41,16 +41,16 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
     untouched = _untouched(recipe, runs, alone)
     wrong = list(dict.fromkeys(reason for run in after for reason in _wrong(recipe, run, alone[run.size], untouched)))
     control, shown = _control(
-        recipe, [r for r in runs if r.variant == "before" and r.world > 1 and r.size in alone], alone
+        [r for r in runs if r.variant == "before" and r.world > 1 and r.size in alone], alone, untouched
     )
     if wrong:
         return proof_of(recipe, "refuted", *wrong[:_NAMED], control=control)
     if not any(run.world > 1 for run in after):
         return proof_of(recipe, "unproven", "it was not run on several ranks", control=control)
+    if untouched and not shown:
+        return proof_of(recipe, "unproven", *list(untouched.values())[:_NAMED], control=control)
     if not shown:
         return proof_of(recipe, "unproven", f"the original shows no fault in the same run: {control}", control=control)
-    if untouched:
-        return proof_of(recipe, "unproven", *list(untouched.values())[:_NAMED], control=control)
     if recipe.assumed:
         return proof_of(
             recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]), control=control
@@ -58,7 +58,8 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
     unlike = not_again(recipe, after, alone)
     if unlike:
         return proof_of(recipe, "unproven", *unlike[:_NAMED], control=control)
-    told = (_told(recipe, after, alone), *drift(recipe, after, alone), *recipe.told)
+    left = [f"not mended by this change: {words}" for words in list(untouched.values())[:_NAMED]]
+    told = (_told(recipe, after, alone, untouched), *left, *drift(recipe, after, alone), *recipe.told)
     return proof_of(recipe, "proven", control=control, told=told)
 
 
@@ -134,15 +135,17 @@ def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun, untouched: Ma
     return found
 
 
-def _control(recipe: MetricRecipe, runs: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> tuple[str, bool]:
-    """What the original does on several ranks, and whether that is a fault that the change mends."""
+def _control(runs: Sequence[MetricRun], alone: Mapping[int, MetricRun], untouched: Collection[str]) -> tuple[str, bool]:
+    """What the original does on several ranks, and whether that is a fault that the change mends: of the values that
+    it leaves as they were, none is."""
     for run in runs:
         failed = failure_of(run)
         if failed:
             return f"the original on {run.world} ranks fails: {failed}", True
         (expected,) = alone[run.size].ranks
         for rank in run.ranks:
-            other = [n for n, v in expected.values.items() if not same(rank.values.get(n), v)]
+            judged = [n for n in expected.values if n not in untouched]
+            other = [n for n in judged if not same(rank.values.get(n), expected.values[n])]
             if other:
                 n = other[0]
                 value, whole = shown(rank.values.get(n)), shown(expected.values[n])
@@ -151,16 +154,18 @@ def _control(recipe: MetricRecipe, runs: Sequence[MetricRun], alone: Mapping[int
                     True,
                 )
         visits = sum(len(batch) for rank in run.ranks for batch in rank.read)
-        if visits > run.size:
+        if visits > run.size and not untouched:
             return f"the original reads {visits} samples on {run.world} ranks where there are {run.size}", True
     return "the original gives the same values", False
 
 
-def _told(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> str:
+def _told(
+    recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun], untouched: Collection[str]
+) -> str:
     worlds = " and ".join(str(world) for world in sorted({run.world for run in after if run.world > 1}))
     run = next(run for run in after if run.world > 1 and not run.even)
     (expected,) = alone[run.size].ranks
-    exact = [n for n in expected.values if n not in recipe.weighted]
+    exact = [n for n in expected.values if n not in recipe.weighted and n not in untouched]
     plain = [n for n in exact if is_number(expected.values[n])]
     plain = plain or [n for n in exact if not isinstance(expected.values[n], dict)]
     values = ", ".join(f"`{n}` {shown(expected.values[n])}" for n in plain[:_NAMED])
