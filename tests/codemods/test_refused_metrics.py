@@ -1,0 +1,153 @@
+"""Near an evaluation that is put together from the ranks' parts stands one that is not: a word apart, it is refused."""
+
+from __future__ import annotations
+
+import pytest
+from plans import planned
+
+HEAD = (
+    "import numpy as np\nimport torch\nimport torch.distributed as dist\nimport torch.nn.functional as F\n"
+    "from torch.utils.data import DataLoader\ndist.init_process_group()\n"
+    "val_loader = DataLoader(val_set, batch_size=4)\n"
+)
+METER = (
+    "class Meter:\n    def __init__(self):\n        self.sum = self.count = self.avg = 0\n"
+    "    def update(self, val, n=1):\n{first}        {own}.sum += val * n\n        {own}.count += n\n"
+    "        self.avg = self.sum / self.count\n"
+)
+LOSS = "F.cross_entropy(model(x), y).item()"
+COUNTING = (
+    "class Net(torch.nn.Module):\n    def forward(self, x):\n        self.seen += len(x)\n        return x\n"
+    "model = Net()\n"
+)
+BOARD = "class Board:\n    def display(self, i):\n        print(i)\n"
+
+
+def program(body: str = "", before: str = "", more: str = "", head: str = "") -> str:
+    """An evaluation with lines in its loop, before it, and values that it returns too."""
+    inner, outer = ("".join(f"{' ' * n}{line}\n" for line in t.splitlines()) for t, n in ((body, 8), (before, 4)))
+    return (
+        HEAD + head + "@torch.no_grad()\ndef validate(model, loader):\n    model.eval()\n" + outer + "    n = 0\n"
+        "    for x, y in loader:\n" + inner + "        n += (model(x).argmax(1) == y).sum().item()\n"
+        f"    return n{more}\nvalidate(model, val_loader)\n"
+    )
+
+
+def averaging(weight: str = "y.size(0)", first: str = "", own: str = "self") -> str:
+    """An evaluation by an averaging object of the project."""
+    head = METER.format(first=f"        {first}\n" if first else "", own=own)
+    return program(f"m.update({LOSS}, {weight})", "m = Meter()", ", m.avg", head)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(averaging(), id="a mean by the batch's size"),
+        pytest.param(averaging(first="val = float(val)"), id="a number of it first"),
+        pytest.param(program("k += (model(x).repeat(1, 2) > 0).sum()", "k = 0", ", k"), id="columns repeated"),
+        pytest.param(program("k += (model(x).chunk(2, dim=1)[0] > 0).sum()", "k = 0", ", k"), id="columns in parts"),
+        pytest.param(program("for i in range(len(y)):\n    k += int(x[i])", "k = 0", ", k"), id="each by its place"),
+        pytest.param(program("if args.count:\n    k += len(y)", "k = 0", ", k"), id="a sum by a setting"),
+        pytest.param(program("k = k + y.sum()", "k = 0.0", ", k"), id="begun at 0.0"),
+        pytest.param(program("h[0] += (y == 0).sum()", "h = [0 for _ in range(3)]", ", h"), id="a list of zeros"),
+        pytest.param(
+            program(
+                "if p is None:\n    p = model(x)\nelse:\n    p = torch.cat([p, model(x)])",
+                "p = None",
+                ", p",
+            ),
+            id="begun by the first batch",
+        ),
+        pytest.param(
+            program(
+                "out = model(x)\nif len(x.shape) == 4:\n    out = out * 2\nk += out.argmax(1).eq(y).sum()",
+                "k = 0",
+                ", k",
+            ),
+            id="by the number of dimensions",
+        ),
+        pytest.param(program("k = h.__len__()", "h = {}"), id="asked by a method of Python's own"),
+        pytest.param(program("board.display(n)", "board = Board()", head=BOARD), id="shown by a class of the project"),
+        pytest.param(
+            program(before="start = model.seen / 2\nprint(start)", head=COUNTING), id="a model's count before the loop"
+        ),
+    ],
+)
+def test_what_is_put_together(text: str) -> None:
+    (change,) = planned(text).changes
+    assert (change.codes, change.tier) == (("SHD305",), "safe")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(averaging("(y > 0).sum().item()"), "weighs what is not seen to be a mean", id="weighed by a sum"),
+        pytest.param(averaging(first="val = min(val, 1.0)"), "`m.update` is told of the batch", id="a mean cut off"),
+        pytest.param(averaging(own="Meter"), "`m.update` is told of the batch", id="kept by the class"),
+        pytest.param(
+            averaging("k=2").replace("n=1)", "n=1, *, k=1)"), "`m.update` is told of the batch", id="more is told"
+        ),
+        pytest.param(
+            program("k += (model(x).chunk(2)[0] > 0).sum()", "k = 0", ", k"),
+            "`model(x).chunk(2)` is not seen to be a sum",
+            id="the first half of a batch",
+        ),
+        pytest.param(
+            program("out = model(x).squeeze()\nfor i in range(len(y)):\n    z = i\nk += out[i]", "k = 0", ", k"),
+            "`model(x).squeeze()` is not seen to be a sum",
+            id="the last row",
+        ),
+        pytest.param(
+            program("for i in range(len(y)):\n    z = i\nk += x[y[i]]", "k = 0", ", k"),
+            "`x[y[i]]` is not seen to be a sum",
+            id="the row by the last label",
+        ),
+        pytest.param(
+            program("seen.append(3 in y)", "seen = []", ", torch.cat(seen)"), "one value for a batch", id="whether any"
+        ),
+        pytest.param(
+            program(
+                "out = model(x)\nif max(x.shape) == 4:\n    out = out * 2\nk += out.argmax(1).eq(y).sum()",
+                "k = 0",
+                ", k",
+            ),
+            "`max(x.shape) == 4` is not seen to be a sum",
+            id="by the largest dimension",
+        ),
+        pytest.param(
+            program("k += (model.criterion(model(x), y) * y).sum()", "k = 0", ", k"),
+            "`model.criterion(model(x), y)` is not seen to be a sum",
+            id="a criterion of a model",
+        ),
+        pytest.param(
+            program("k = k + y.sum()", "k = 0j", ", k"), "`k` does not begin at nothing", id="a complex number"
+        ),
+        pytest.param(
+            program("k = k + y.sum()", "k = False", ", k"), "`k` does not begin at nothing", id="a truth value"
+        ),
+        pytest.param(
+            program(before="if args.small:\n    loader = small_loader"),
+            "its loop also goes over another loader (train.py:12)",
+            id="another loader by a setting",
+        ),
+        pytest.param(
+            program(before="steps = len(loader)\nfor _ in range(3):\n    steps = steps - 1"),
+            "the number of batches is read",
+            id="a number that is made of itself",
+        ),
+        pytest.param(
+            program("p.extend(torch.cat([x.t(), x.t()], dim=1)[0].tolist())", "p = []", ", p"),
+            "not seen to be one item for each sample",
+            id="rows that were turned, put beside one another",
+        ),
+        pytest.param(
+            program("for i in range(len(y)):\n    k += int(x[y[i]])", "k = 0", ", k"),
+            "`int(x[y[i]])` depends on the whole batch",
+            id="a row by a label",
+        ),
+    ],
+)
+def test_what_is_not(text: str, why: str) -> None:
+    (report,) = planned(text).reports
+    assert report.changes == ()
+    assert why in report.why
