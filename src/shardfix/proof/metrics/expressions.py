@@ -57,6 +57,7 @@ _ALONG = frozenset(
 _MOVES = frozenset({"to", "cuda", "cpu", "type", "contiguous"})
 _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", "average", "global_avg", "batch_size"})
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim", "weights"})
+_OF_MODELS = frozenset({"MODEL", "NUMBER", "ANY_ROWS", "UNSURE", "SEVERAL", "LOOKUP"})  # stand for what is not seen
 _BATCHES = re.compile(r"loader|iter|batches")  # names of what has as many items as there are batches
 _DEPTH = 8
 _LONGEST = 80
@@ -240,12 +241,13 @@ class Outside:
             return None
         stand_ins, functions = dict(self.known.stand_ins), set(self.literal.functions)
         read = inlined(self.literal, node, lambda function, n: self._of_all(function, n, depth))
-        taken = self.known.stand_ins.keys() - stand_ins.keys()
-        if read is None or not taken or not strange(self.known.module, node):
+        added = self.literal.functions.keys() - functions
+        parts = [*(self.literal.functions[label] for label in added), *([read] if read is not None else [])]
+        if not any(isinstance(n, ast.Name) and n.id in _OF_MODELS for part in parts for n in ast.walk(part)):
             return read
-        for label in set(self.literal.functions) - functions:
+        for label in added:
             del self.literal.functions[label]
-        for text in taken:
+        for text in self.known.stand_ins.keys() - stand_ins.keys():
             del self.known.stand_ins[text]
         return None
 

@@ -10,6 +10,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.metrics.networks import gives_rows, gives_several
 from shardfix.proof.metrics.allowed import FUNCTIONS, library
 from shardfix.proof.metrics.known import Known
+from shardfix.proof.metrics.texts import GIVES, text_of_ids
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name
 
@@ -44,6 +45,10 @@ class Outputs:
         Raises:
             Stop: nothing says what it gives.
         """
+        read = text_of_ids(self.known.module, node, value)
+        if read is not None:
+            self.known.stand_ins[text_of(node)] = GIVES
+            return read
         kind = self.kind(node)
         if not kind:
             kind = (

@@ -152,6 +152,25 @@ def _operators() -> None:
 _operators()
 
 
+def TOKENS(ids: Any) -> Any:
+    """A word for each id, whole numbers or not; of one id, its word."""
+    ids = ids.tolist() if hasattr(ids, "tolist") else ids
+    if isinstance(ids, (list, tuple)):
+        return [TOKENS(item) for item in ids]
+    return ids if isinstance(ids, str) else f"t{ids:.4g}"
+
+
+def TEXT(ids: Any) -> str:
+    """The words of all ids, as a tokenizer decodes them."""
+    words = TOKENS(ids)
+    return words if isinstance(words, str) else " ".join(map(TEXT, words))
+
+
+def TEXTS(rows: Any) -> list[str]:
+    """A text for each row of ids."""
+    return [TEXT(row) for row in rows]
+
+
 class METER:
     """A running average, as projects write them: an attribute for the sum, the count and their quotient."""
 
