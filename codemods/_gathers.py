@@ -8,14 +8,19 @@ from dataclasses import dataclass
 
 from shardfix.codemods._by_hand import counted_along, cut_off
 from shardfix.codemods._own_means import left_alone, own_means
+from shardfix.codemods._sharding import is_streaming
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
+from shardfix.analysis.metrics.entries import is_number
+from shardfix.analysis.metrics.quantities import short
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.model import Change
 from shardfix.analysis.programs.regimes import is_accelerator
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import ReplaceExpression
 
+_HOPS = 4
 _OF_ROWS = frozenset({"samples", "output", "batch"})
 
 
@@ -56,6 +61,86 @@ def _gathers(module: Module, call: ast.Call) -> bool:
     return named and isinstance(func, ast.Attribute) and is_accelerator(module, func.value)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Kept:
+    """Why a gather has to keep what prepare() repeats, and what can be done by hand."""
+
+    why: str
+    remedy: str
+
+
+def kept(site: Site, gather: Gather) -> Kept | None:
+    """Why a gather can't become ``gather_for_metrics``, which takes what it is given for one row for each sample; None
+    where nothing that is gathered stands in the way."""
+    module = site.module.home(gather.call)
+    line = gather.call.lineno
+    if last_name(gather.call.func) != "gather" or len(gather.call.args) != 1:
+        return None
+    values = Values(module, gather.loop, gather.loop)
+    given = gather.call.args[0]
+    if _repeats(values, given):
+        return _of_a_mean(site, values, gather)
+    for part in given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]:
+        if values.of(part).kind in _OF_ROWS:
+            continue
+        several = _several(values, part)
+        if several is not None:
+            return Kept(
+                f"line {line} gathers several rows for each sample (`{short(several)}`), of which gather_for_metrics "
+                "would take each for a sample, and drop rows of samples that are not repeated",
+                "hand gather_for_metrics one row for each sample (samples, rows of each, ..), and flatten what it gives",
+            )
+        if is_number(values, part):
+            return Kept(
+                f"line {line} gathers one value for each batch (`{short(part)}`), of which gather_for_metrics would "
+                "take each for a sample, and drop those of other ranks",
+                "hand gather_for_metrics what there is of each sample (`reduction='none'`), and reduce what it gives",
+            )
+        return Kept(
+            f"`{short(part)}` in line {line} is not seen to hold one row for each sample",
+            "where it does, write accelerator.gather_for_metrics",
+        )
+    return None
+
+
+def _of_a_mean(site: Site, values: Values, gather: Gather) -> Kept | None:
+    """A mean over the batch that is gathered once for each sample: how often, and whether the ranks have as many."""
+    repeated = _repeated(values, gather.call.args[0])
+    many = repeated.args[0] if repeated is not None else gather.call
+    size = site.arguments.value("batch_size")
+    line = gather.call.lineno
+    remedy = "hand gather_for_metrics the loss of each sample (`reduction='none'`), and average what it gives"
+    if is_streaming(site):
+        return Kept(
+            f"line {line} gathers the mean of a batch `{short(many)}` times: the last samples of a stream are shared "
+            "evenly among the ranks, which have fewer then, and gather_for_metrics would keep the first ranks' rows",
+            remedy,
+        )
+    if values.of(many).kind != "count" and (size is None or ast.unparse(size) != ast.unparse(many)):
+        return Kept(
+            f"line {line} gathers the mean of a batch `{short(many)}` times, which is not seen to be its size", remedy
+        )
+    return None
+
+
+def _several(values: Values, part: ast.expr, depth: int = 0) -> ast.AST | None:
+    """What makes several rows of each sample: ``repeat(n)``, ``num_return_sequences=n``; through names."""
+    for n in ast.walk(part):
+        if isinstance(n, ast.Call):
+            told = [k for k in n.keywords if k.arg == "num_return_sequences" and ast.unparse(k.value) != "1"]
+            if told:
+                return told[0]
+            if isinstance(n.func, ast.Attribute) and n.func.attr in ("repeat", "repeat_interleave") and n.args:
+                return n
+        elif isinstance(n, ast.Name) and depth < _HOPS:
+            made = [d for d in values.module.bindings.reaching(n) if d.node in values.inside and d.value is not None]
+            for d in made:
+                found = _several(values, d.value, depth + 1) if d.value is not None else None
+                if found is not None:
+                    return found
+    return None
+
+
 def gathered_for_metrics(site: Site, others: Collection[ast.AST] = ()) -> Change | str | None:
     """The change to ``gather_for_metrics``, which drops what is repeated; in words why there is nothing to drop; None
     where what is gathered is not seen to hold one row for each sample, or is divided by a number that counts what is
@@ -78,12 +163,10 @@ def gathered_for_metrics(site: Site, others: Collection[ast.AST] = ()) -> Change
         if not isinstance(func, ast.Attribute) or func.attr != "gather" or len(gather.call.args) != 1:
             return None
         given = gather.call.args[0]
-        values = Values(module, gather.loop, gather.loop)
-        parts = list(given.elts) if isinstance(given, (ast.Tuple, ast.List)) else [given]
-        if _repeats(values, given):
-            means.append(gather.call)
-        elif not all(values.of(part).kind in _OF_ROWS for part in parts):
+        if kept(site, gather) is not None:
             return None
+        if _repeats(Values(module, gather.loop, gather.loop), given):
+            means.append(gather.call)
         receiver = module.source.source(func.value)
         edits.append(ReplaceExpression(*module.place(func), f"{receiver}.gather_for_metrics"))
     if means and not site.options.unsafe:
@@ -110,15 +193,21 @@ def gathered_for_metrics(site: Site, others: Collection[ast.AST] = ()) -> Change
 
 
 def _repeats(values: Values, node: ast.expr) -> bool:
+    """Whether a mean over the batch is repeated for each of its samples."""
+    return _repeated(values, node) is not None
+
+
+def _repeated(values: Values, node: ast.expr) -> ast.Call | None:
     """``loss.repeat(batch_size)``, ``loss.expand(n)``; also by a name."""
     if isinstance(node, ast.Name):
         made = [d.value for d in values.module.bindings.reaching(node)]
-        return len(made) == 1 and isinstance(made[0], ast.Call) and _repeats(values, made[0])
+        return _repeated(values, made[0]) if len(made) == 1 and isinstance(made[0], ast.Call) else None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
+        return None
     if node.func.attr not in ("repeat", "expand") or len(node.args) != 1:
-        return False
-    return "loss" in ast.unparse(node.func.value) and values.of(node.func.value).kind in ("mean", "unknown")
+        return None
+    loss = "loss" in ast.unparse(node.func.value) and values.of(node.func.value).kind in ("mean", "unknown")
+    return node if loss else None
 
 
-__all__ = ["Gather", "gathered_for_metrics", "gathers"]
+__all__ = ["Gather", "Kept", "gathered_for_metrics", "gathers", "kept"]

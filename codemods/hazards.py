@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardfix.codemods._gathers import gathers
+from shardfix.codemods._gathers import gathers, kept
 from shardfix.codemods._sharding import is_streaming, sampler_data, split_by_hand
 
 from shardfix.analysis.code.module import Module, is_false
@@ -335,12 +335,14 @@ def _gathered(site: Site) -> Iterator[Finding]:
     for gather in gathers(site):
         if gather.trimmed is None:
             counted = f", and what line {gather.counted.lineno} counts with them must go" if gather.counted else ""
+            stays = kept(site, gather)
             yield Finding(
                 "SHD707",
                 site.location,
-                "gather() keeps the samples that prepare() repeats to fill the last batch: they are counted twice",
+                "gather() keeps the samples that prepare() repeats to fill the last batch: they are counted twice"
+                + (f"; {stays.why}" if stays else ""),
                 (site.module.evidence(gather.call),),
-                f"accelerator.gather_for_metrics drops them{counted}",
+                (stays.remedy if stays else "accelerator.gather_for_metrics drops them") + counted,
             )
             return
 

@@ -56,6 +56,61 @@ def test_what_is_not_one_row_for_each_sample_is_reported(body: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "why", "todo"),
+    [
+        pytest.param(
+            "    ids = model.generate(x, num_return_sequences=n)\n    accelerator.gather((ids, y))\n",
+            "line 10 gathers several rows for each sample (`num_return_sequences=n`), of which gather_for_metrics "
+            "would take each for a sample, and drop rows of samples that are not repeated",
+            "hand gather_for_metrics one row for each sample (samples, rows of each, ..), and flatten what it gives",
+            id="several rows for a sample",
+        ),
+        pytest.param(
+            "    names = y.repeat(n)\n    accelerator.gather(names)\n",
+            "line 10 gathers several rows for each sample (`y.repeat(n)`), of which gather_for_metrics would take each "
+            "for a sample, and drop rows of samples that are not repeated",
+            "hand gather_for_metrics one row for each sample (samples, rows of each, ..), and flatten what it gives",
+            id="repeated rows",
+        ),
+        pytest.param(
+            "    accelerator.gather(model(x, y).loss)\n",
+            "line 9 gathers one value for each batch (`model(x, y).loss`), of which gather_for_metrics would take each "
+            "for a sample, and drop those of other ranks",
+            "hand gather_for_metrics what there is of each sample (`reduction='none'`), and reduce what it gives",
+            id="one value for a batch",
+        ),
+        pytest.param(
+            "    accelerator.gather(model(x, y).loss.repeat(8))\n",
+            "line 9 gathers the mean of a batch `8` times, which is not seen to be its size",
+            "hand gather_for_metrics the loss of each sample (`reduction='none'`), and average what it gives",
+            id="a mean another number of times",
+        ),
+        pytest.param(
+            "    accelerator.gather(model(x).argmax(-1).view(-1))\n",
+            "`model(x).argmax(-1).view(-1)` in line 9 is not seen to hold one row for each sample",
+            "where it does, write accelerator.gather_for_metrics",
+            id="tokens, perhaps",
+        ),
+    ],
+)
+def test_why_a_gather_keeps_what_is_repeated_is_told(body: str, why: str, todo: str) -> None:
+    (report,) = planned(HEAD + body, UNSAFE).reports
+    (finding,) = report.findings
+    assert (report.changes, finding.code, finding.message.partition("; ")[2]) == ((), "SHD707", why)
+    assert finding.remedy == todo
+
+
+def test_a_streams_mean_loss_is_left_alone() -> None:
+    stream = "from torch.utils.data import IterableDataset\nclass Lines(IterableDataset):\n    pass\n"
+    text = stream + HEAD.replace("val_set", "Lines()") + "    accelerator.gather(model(x).loss.repeat(4))\n"
+    (report,) = planned(text, UNSAFE).reports
+    (finding,) = report.findings
+    assert (report.changes, finding.code) == ((), "SHD707")
+    assert "the last samples of a stream are shared evenly among the ranks" in finding.message
+    assert [c.codes for c in planned(text.replace("model(x).loss.repeat(4)", "model(x)")).changes] == [("SHD507",)]
+
+
+@pytest.mark.parametrize(
     ("body", "line"),
     [
         pytest.param("    p.append(accelerator.gather(model(x)))\np = torch.cat(p)[: len(val_set)]\n", 10, id="behind"),
