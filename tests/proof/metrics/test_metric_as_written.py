@@ -100,6 +100,31 @@ for batch in val_loader:
 s = reduced(s)
 return s
 """,
+    "keys that the program reads": """
+s = 0
+for batch in val_loader:
+    batch = {k: v.to("cpu") for k, v in batch.items()}
+    s += (model(batch["source"], batch["mask"]).argmax(1) == batch["target"]).sum().item()
+s = reduced(s)
+return s
+""",
+    "as many parts as are unpacked": """
+s = 0
+for batch in val_loader:
+    batch = tuple(t.to("cpu") for t in batch)
+    x, y, extra = batch
+    s += (model(x, extra).argmax(1) == y).sum().item()
+s = reduced(s)
+return s
+""",
+    "several things, of which one is rows": """
+s = 0
+for x, y in val_loader:
+    _, logits = model(x)
+    s += (logits.argmax(1) == y).sum().item()
+s = reduced(s)
+return s
+""",
 }
 DIFFERENT = {
     "a constant for each batch": """
@@ -385,6 +410,29 @@ def test_what_an_object_sums_over_the_ranks_by_itself_is_not_proven() -> None:
     found = recipe(body, RESULT, "print(validate(None, val_loader).finish())")
     assert isinstance(found, Unproven)
     assert "the program's own `validate(None, val_loader).finish` is not followed" in str(found)
+
+
+MEET = """
+def meet(args):
+    if args is None:
+        dist.all_reduce({value})
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "follows"),
+    [
+        pytest.param("torch.zeros(1)", True, id="that only waits"),
+        pytest.param("torch.tensor(found)", False, id="that sums what was gathered"),
+    ],
+)
+def test_a_function_behind_the_metric_is_passed_over_where_it_can_reach_nothing_of_it(
+    value: str, follows: bool
+) -> None:
+    use = "found = validate(None, val_loader)\nmeet(None)\nprint(found)"
+    found = recipe(ONE_COUNT, MEET.format(value=value), use)
+    assert isinstance(found, MetricRecipe) is follows
+    assert follows or "the program's own `meet` is not followed" in str(found)
 
 
 def test_a_meter_of_the_project_is_run_as_it_is_written(proofs: dict[str, MetricProof]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from metric_programs import proven, recipe
 
@@ -100,6 +102,12 @@ def proofs() -> dict[str, MetricProof]:
         asked[f"wrong: {name}"] = recipe(body, options, unsafe=True, undone=(line,))
     for name, body in OWN.items():
         asked[f"wrong: {name}"] = recipe(body, unsafe=True)
+    found = asked["right: several things"]
+    ordered = "DataLoader(DATASET('val_set'), batch_size=12)"
+    assert ordered in found.before.build
+    backwards = "DataLoader(d := DATASET('val_set'), batch_size=12, sampler=range(len(d) - 1, -1, -1))"
+    before = replace(found.before, build=found.before.build.replace(ordered, backwards))
+    asked["in another order"] = replace(found, before=before)
     return proven(asked)
 
 
@@ -125,6 +133,10 @@ def test_what_goes_by_its_batch_is_not_proven_of_a_change_that_does_not_say_so(
     proofs: dict[str, MetricProof], name: str
 ) -> None:
     assert proofs[f"safe: {name}"].verdict != "proven"
+
+
+def test_a_change_of_the_order_makes_other_batches_in_one_process_too(proofs: dict[str, MetricProof]) -> None:
+    assert proofs["in another order"].verdict == "proven"
 
 
 def test_what_is_taken_for_the_things_that_a_model_gives_is_told(proofs: dict[str, MetricProof]) -> None:

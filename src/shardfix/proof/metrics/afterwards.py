@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from shardfix.analysis.code.bindings import parameters
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.accumulation import root_of
 from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
@@ -58,7 +59,10 @@ class Afterwards:
             Stop: it puts the ranks' parts together in a way that is not followed.
         """
         for node in ast.walk(s):
-            if isinstance(node, ast.Call) and self._reduces(node) and not self._is_run(node):
+            waits = isinstance(s, ast.Expr) and s.value is node
+            if not isinstance(node, ast.Call) or not self._reduces(node) or self._is_run(node):
+                continue
+            if not (waits and self._reaches_nothing(node)):
                 raise self.known.stop(f"the program's own `{text_of(node.func)}` is not followed", node)
         before = dict(self.known.tracked), list(self.kept), set(self.unchanged), set(self.known.weighted)
         try:
@@ -86,6 +90,16 @@ class Afterwards:
         return is_reduction(self.known.module, node) or (
             inner is not None and find_reduction(self.known.module.home(inner), inner) is not None
         )
+
+    def _reaches_nothing(self, node: ast.Call) -> bool:
+        """Whether a function, whose result nobody takes, can't come by anything that was gathered: it waits."""
+        inner = self.known.module.called_function(node)
+        if not isinstance(node.func, ast.Name) or not isinstance(inner, ast.FunctionDef) or self.known.follows(node):
+            return False
+        roots = {text.partition(".")[0].partition("[")[0] for text in self.known.tracked}
+        reached = {n.id for part in (node, inner) for n in ast.walk(part) if isinstance(n, ast.Name)}
+        own = {a.arg for a in parameters(inner)}
+        return not roots & (reached - own | {n.id for n in ast.walk(node) if isinstance(n, ast.Name)})
 
     def _may_reduce(self, method: str) -> bool:
         """Whether a class of the project has a method of this name that combines values across ranks."""

@@ -110,7 +110,7 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
         target = target.elts[1]
     given: ast.expr = call(name("EXAMPLES"), name("BATCH"))
     if not loop.examples:
-        given = call(name("GIVEN"), name("BATCH"), *_width(target, inside))
+        given = call(name("GIVEN"), name("BATCH"), **_parts(target, inside))
     if loop.examples:
         loop.known.stand_ins[text_of(target)] = "a list of samples, whose fields their indices decide"
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -122,16 +122,29 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
     return body
 
 
-def _width(target: ast.expr, inside: Sequence[ast.AST]) -> list[ast.expr]:
-    """How many parts a batch has that is unpacked behind ``batch = tuple(t.to(device) for t in batch)``."""
+def _parts(target: ast.expr, inside: Sequence[ast.AST]) -> dict[str, ast.expr]:
+    """What a batch is seen to have: as many parts as it is unpacked into behind ``batch = tuple(t for t in batch)``,
+    the keys that are read behind ``batch = {k: v for k, v in batch.items()}``."""
+    batch = ast.unparse(target)
     widths = {
         len(t.elts)
         for n in inside
-        if isinstance(n, ast.Assign) and ast.unparse(n.value) == ast.unparse(target)
+        if isinstance(n, ast.Assign) and ast.unparse(n.value) == batch
         for t in n.targets
         if isinstance(t, (ast.Tuple, ast.List)) and not any(isinstance(e, ast.Starred) for e in t.elts)
     }
-    return [ast.Constant(width) for width in widths] if len(widths) == 1 else []
+    keys = {
+        n.slice.value
+        for n in inside
+        if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Constant) and ast.unparse(n.value) == batch
+        if isinstance(n.ctx, ast.Load) and isinstance(n.slice.value, str)
+    }
+    found: dict[str, ast.expr] = {}
+    if len(widths) == 1:
+        found["width"] = ast.Constant(widths.pop())
+    if keys:
+        found["named"] = ast.Tuple([ast.Constant(key) for key in sorted(keys)], ast.Load())
+    return found
 
 
 def _begun(loop: Loop, text: str, inside: Sequence[ast.AST]) -> ast.stmt | None:

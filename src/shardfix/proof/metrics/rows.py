@@ -122,14 +122,14 @@ class GIVEN(dict[Any, Any]):
     """A batch, by position or by key: inputs and labels that the indices decide.
 
     Args:
-        width: how many parts it has where all of them are taken.
+        width: how many parts it has where all of them are taken. ``named``: keys beside those of a tokenizer.
     """
 
-    def __init__(self, indices: Any, width: int = 8) -> None:
+    def __init__(self, indices: Any, width: int = 8, named: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.named = width, ("input_ids", "attention_mask", "labels", *named)
         self.indices = [int(index) for index in indices]
-        for key in ("input_ids", "attention_mask", "labels"):
+        for key in self.named:
             self[key]
 
     def __missing__(self, key: Any) -> Any:
@@ -142,8 +142,8 @@ class GIVEN(dict[Any, Any]):
         return iter([self[place] for place in range(self.width)])
 
     def keys(self) -> Any:
-        """The keys that a tokenizer's batches have."""
-        return {"input_ids": 0, "attention_mask": 0, "labels": 0}.keys()
+        """The keys that a tokenizer's batches have, and those that the program reads."""
+        return dict.fromkeys(self.named).keys()
 
     def items(self) -> Any:
         """These keys and their rows."""

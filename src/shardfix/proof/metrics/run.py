@@ -83,7 +83,7 @@ def _run_again(
         for number, recipe in enumerate(recipes)
         if recipe.rows and recipe.weighted and not recipe.stands and not recipe.accelerate
         for place, run in enumerate(runs[number])
-        if run.variant == "after" and run.world > 1 and not any(rank.error or rank.stopped for rank in run.ranks)
+        if run.variant == "after" and not any(rank.error or rank.stopped for rank in run.ranks)
     ]
     cells = []
     for number, _, run in asked:

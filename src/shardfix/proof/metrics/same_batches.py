@@ -21,7 +21,7 @@ def is_again(recipe: MetricRecipe, run: MetricRun, rank: Measured, name: str) ->
 def not_again(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> list[str]:
     """The values that go by the batches and are neither those of one process nor what it makes of the same batches."""
     found: dict[str, str] = {}
-    for run in (r for r in after if r.world > 1):
+    for run in after:
         (expected,) = alone[run.size].ranks
         failed = run.again is None or run.again.error or run.again.stopped
         if failed and (recipe.form is None or not recipe.form.by_batch):
@@ -30,7 +30,7 @@ def not_again(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[i
             if not same(rank.values.get(name), expected.values[name]) and not is_again(recipe, run, rank, name):
                 value = shown(run.again.values.get(name)) if run.again is not None and not failed else "not run"
                 found[name] = (
-                    f"`{name}` is {shown(rank.values.get(name))} on {run.world} ranks, in one process of the same"
+                    f"`{name}` is {shown(rank.values.get(name))} on {run.world} rank{'s' * (run.world > 1)}, in one process of the same"
                     f" batches {value} ({run.size} samples)"
                 )
     return list(found.values())
