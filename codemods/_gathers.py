@@ -88,7 +88,7 @@ def kept(site: Site, gather: Gather) -> Kept | None:
             return Kept(
                 f"line {line} gathers several rows for each sample (`{short(several)}`), of which gather_for_metrics "
                 "would take each for a sample, and drop rows of samples that are not repeated",
-                "hand gather_for_metrics one row for each sample (samples, rows of each, ..), and flatten what it gives",
+                "hand gather_for_metrics one row for each sample (samples, rows of each), and flatten what it gives",
             )
         if is_number(values, part):
             return Kept(

@@ -62,14 +62,14 @@ def test_what_is_not_one_row_for_each_sample_is_reported(body: str) -> None:
             "    ids = model.generate(x, num_return_sequences=n)\n    accelerator.gather((ids, y))\n",
             "line 10 gathers several rows for each sample (`num_return_sequences=n`), of which gather_for_metrics "
             "would take each for a sample, and drop rows of samples that are not repeated",
-            "hand gather_for_metrics one row for each sample (samples, rows of each, ..), and flatten what it gives",
+            "hand gather_for_metrics one row for each sample (samples, rows of each), and flatten what it gives",
             id="several rows for a sample",
         ),
         pytest.param(
             "    names = y.repeat(n)\n    accelerator.gather(names)\n",
             "line 10 gathers several rows for each sample (`y.repeat(n)`), of which gather_for_metrics would take each "
             "for a sample, and drop rows of samples that are not repeated",
-            "hand gather_for_metrics one row for each sample (samples, rows of each, ..), and flatten what it gives",
+            "hand gather_for_metrics one row for each sample (samples, rows of each), and flatten what it gives",
             id="repeated rows",
         ),
         pytest.param(
