@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from shardfix.codemods._sharding import changes, dealt_tasks
+
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER
 from shardfix.analysis.code.spelling import below_imports
+from shardfix.analysis.loaders.items import drawn
 from shardfix.analysis.metrics.collation import gives_lists, may_pad
 from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.lengths import measured
@@ -109,6 +112,10 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
         if metric.loop in loops:
             continue
         loops.append(metric.loop)
+        tasks = dealt_tasks(site, use)
+        if tasks is not None:
+            why = "each rank is dealt other items of this loop, so that their parts would be of different evaluations"
+            return Hindrance(why, module.home(tasks).evidence(tasks), alone=True)
         away = stays_away(module, metric.loop, use.calls, site.flow.aliases, lifted)
         if away is not None and away.certain:
             return Hindrance(away.why, module.home(away.node).evidence(away.node), alone=True)
@@ -146,9 +153,12 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
         if ordered is not None:
             why = f"{ordered.why}, which the original shuffles: they come in the dataset's order now"
             doubts.append(f"line {_line(ordered.node)}: {why}")
-    drawn = drawn_anew(site.module, site.dataset)
-    if drawn is not None:
-        doubts.append(f"line {_line(drawn.node)}: {drawn.why}")
+    moving = changes(site)
+    if moving is not None:
+        return Hindrance(moving.why, site.module.home(moving.node).evidence(moving.node))
+    for random in (drawn_anew(site.module, site.dataset), drawn(site.module, site.dataset)):
+        if random is not None:
+            doubts.append(f"line {_line(random.node)}: {random.why}")
     read = measured(site.module, site.flow, settled)
     if read is not None:
         return Hindrance(read.why, site.module.home(read.node).evidence(read.node))

@@ -17,6 +17,9 @@ from shardfix.analysis.code.spelling import (
     spell_subset,
 )
 from shardfix.analysis.loaders.datasets import is_stream, means_rank, rank_in
+from shardfix.analysis.loaders.flow import Use
+from shardfix.analysis.loaders.items import Dependence, by_reads
+from shardfix.analysis.loaders.resized import resized
 from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.programs.groups import Group, group_at
@@ -72,6 +75,27 @@ def splits_shards(site: Site) -> Evidence | None:
     splitters = (n for n in named if any(q.split(".")[-1] == "split_by_node" for q in module.qualify(n)))
     found_in = next(splitters, None)
     return module.evidence(found_in) if found_in is not None else None
+
+
+def changes(site: Site) -> Dependence | None:
+    """What changes a dataset's length after its loader is built, or its items with what was read of it before."""
+    resizing = resized(site.module, site.call, site.dataset, site.flow)
+    return resizing or (by_reads(site.module, site.dataset) if site.role == "eval" else None)
+
+
+def dealt_tasks(site: Site, use: Use) -> ast.For | None:
+    """The loop around a loop over a loader whose items are dealt to the ranks, so that each runs the inner one for
+    other items; not one of training, of which the inner one is told nothing."""
+    for node in (use.node, *use.calls):
+        for outer in site.module.home(node).around(node):
+            if not isinstance(outer, ast.For):
+                continue
+            dealt = [s for s in site.siblings if s is not site and any(u.node is outer for u in s.flow.of("iterate"))]
+            names = {n.id for n in ast.walk(outer.target) if isinstance(n, ast.Name)}
+            told = any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(node))
+            if any(("distributed" in s.kinds or s.own_shares) and (told or s.role != "train") for s in dealt):
+                return outer
+    return None
 
 
 def sampler_data(site: Site) -> list[ast.expr]:
@@ -185,6 +209,9 @@ def shard(site: Site, *, shuffle: str, tell: bool, all_ranks: bool = False) -> l
         some = some_ranks(module, node)
         if some is not None:
             return refuse(site, "SHD931", evidence=(module.evidence(some),))
+    changing = changes(site)
+    if changing is not None:
+        return refuse(site, "SHD935", note=changing.why, evidence=(module.home(changing.node).evidence(changing.node),))
     split = split_by_hand(site)
     if split is not None:
         return refuse(site, "SHD917", evidence=(split,))

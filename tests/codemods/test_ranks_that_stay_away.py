@@ -327,12 +327,6 @@ METHOD = "class Trainer:\n    def run(self):\n        validate(model, val_loader
             id="an exception before it",
         ),
         pytest.param(
-            "from torch.utils.data import DistributedSampler\n"
-            "for task in DataLoader(tasks, batch_size=None, sampler=DistributedSampler(tasks)):\n    " + CALL,
-            "every rank must come here as often, and `DataLoader(tasks",
-            id="tasks shared out by a loader",
-        ),
-        pytest.param(
             "todo = []\nif rank == 0:\n    todo.append('val')\nfor split in todo:\n    " + CALL,
             "every rank must come here as often, and `todo` is not seen to be as long on all",
             id="a list that one rank fills",

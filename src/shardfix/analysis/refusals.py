@@ -285,6 +285,13 @@ _ALL = (
         "then checks it. If this program stays with one process, say so: `# shardfix: owner=single`",
         ("owner=single",),
     ),
+    Refusal(
+        "SHD935",
+        "the dataset changes",
+        "Which samples there are, or what they hold, when a rank reads its share: the dataset's length changes after "
+        "the loader is built, when a DistributedSampler has taken it, or an item goes by what was read before.",
+        "build the loader after the change, or make an item follow from its index alone",
+    ),
 )
 
 REFUSALS: Mapping[str, Refusal] = {r.code: r for r in _ALL}
