@@ -20,16 +20,33 @@ COUNTING = (
     "class Net(torch.nn.Module):\n    def forward(self, x):\n        self.seen += len(x)\n        return x\n"
     "model = Net()\n"
 )
+NET = "class Net(torch.nn.Module):\n    def forward(self, x):\n        {}\nmodel = Net()\n"
+HELD = (
+    "import time\nfrom collections import defaultdict\n"
+    "class Held:\n    def __init__(self):\n        self.total = self.count = 0\n"
+    "    def update(self, val, n=1):\n        self.total += val * n\n        self.count += n\n"
+    "    def all_reduce(self):\n        if dist.is_initialized():\n"
+    "            t = torch.tensor([self.total, self.count])\n            dist.all_reduce(t)\n            self.total, self.count = t.tolist()\n"
+    "    def mean(self):\n        return self.total / self.count\n"
+    "class Logger:\n    def __init__(self):\n        self.meters = defaultdict(Held)\n"
+    "    def update(self, **kwargs):\n        for k, v in kwargs.items():\n            self.meters[k].update(v)\n"
+    "    def synchronize(self):\n        for m in self.meters.values():\n            m.all_reduce()\n"
+)
 BOARD = "class Board:\n    def display(self, i):\n        print(i)\n"
 
 
-def program(body: str = "", before: str = "", more: str = "", head: str = "") -> str:
-    """An evaluation with lines in its loop, before it, and values that it returns too."""
-    inner, outer = ("".join(f"{' ' * n}{line}\n" for line in t.splitlines()) for t, n in ((body, 8), (before, 4)))
+def program(body: str = "", before: str = "", more: str = "", head: str = "", behind: str = "") -> str:
+    """An evaluation with lines in its loop, before and behind it, and values that it returns too."""
+    inner, outer, after = (
+        "".join(f"{' ' * n}{line}\n" for line in t.splitlines()) for t, n in ((body, 8), (before, 4), (behind, 4))
+    )
     return (
         HEAD + head + "@torch.no_grad()\ndef validate(model, loader):\n    model.eval()\n" + outer + "    n = 0\n"
-        "    for x, y in loader:\n" + inner + "        n += (model(x).argmax(1) == y).sum().item()\n"
-        f"    return n{more}\nvalidate(model, val_loader)\n"
+        "    for x, y in loader:\n"
+        + inner
+        + "        n += (model(x).argmax(1) == y).sum().item()\n"
+        + after
+        + f"    return n{more}\nvalidate(model, val_loader)\n"
     )
 
 
@@ -37,6 +54,11 @@ def averaging(weight: str = "y.size(0)", first: str = "", own: str = "self") -> 
     """An evaluation by an averaging object of the project."""
     head = METER.format(first=f"        {first}\n" if first else "", own=own)
     return program(f"m.update({LOSS}, {weight})", "m = Meter()", ", m.avg", head)
+
+
+def holding(value: str) -> str:
+    """An evaluation by an object that holds averaging objects by name."""
+    return program(f"log.update(l={value})", "log = Logger()", ", log.meters['l'].mean()", HELD)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +87,21 @@ def averaging(weight: str = "y.size(0)", first: str = "", own: str = "self") -> 
                 ", k",
             ),
             id="by the number of dimensions",
+        ),
+        pytest.param(
+            program("for i, t in enumerate(y):\n    k += int(x[i] == t)", "k = 0", ", k"),
+            id="each by the place counted",
+        ),
+        pytest.param(program("k += (torch.stack([t * 2 for t in y]) == y).sum()", "k = 0", ", k"), id="stacked again"),
+        pytest.param(
+            program("k += F.cross_entropy(model(x).transpose(1, 2), y, reduction='sum')", "k = 0", ", k"),
+            id="a sum of turned losses",
+        ),
+        pytest.param(program(head=NET.format("h = torch.stack([x, x])\n        return h.sum(0)")), id="a model of two"),
+        pytest.param(holding("time.time()"), id="times by name"),
+        pytest.param(
+            holding(LOSS).replace(f"log.update(l={LOSS})", f"log.meters['l'].update({LOSS}, n=y.size(0))"),
+            id="a mean by name and by the batch's size",
         ),
         pytest.param(program("k = h.__len__()", "h = {}"), id="asked by a method of Python's own"),
         pytest.param(program("board.display(n)", "board = Board()", head=BOARD), id="shown by a class of the project"),
@@ -101,6 +138,48 @@ def test_what_is_put_together(text: str) -> None:
             program("for i in range(len(y)):\n    z = i\nk += x[y[i]]", "k = 0", ", k"),
             "`x[y[i]]` is not seen to be a sum",
             id="the row by the last label",
+        ),
+        pytest.param(
+            program("for i, t in enumerate(y):\n    k += i", "k = 0", ", k"),
+            "it is added for each item",
+            id="places added",
+        ),
+        pytest.param(
+            program("for i, t in enumerate(y):\n    h[i] += 1", "h = torch.zeros(9)", ", h"),
+            "`i`, by which one of several sums is chosen, is no one sample's",
+            id="counted by places",
+        ),
+        pytest.param(
+            program(more=", mean", behind="def mean():\n    return n / (i + 1)")
+            .replace("x, y in", "i, (x, y) in")
+            .replace("in loader", "in enumerate(loader)"),
+            "the last batch's number is read behind the loop",
+            id="divided in a function that is handed on",
+        ),
+        pytest.param(
+            program("z = note(y)", head="last = 0\ndef note(y):\n    global last\n    last = y\n    return len(y)\n"),
+            "`note` changes what it is given, or keeps it",
+            id="kept under a global name",
+        ),
+        pytest.param(
+            program("v = unseen(x)\nfor _ in range(3):\n    v = v * 2\nkept.append(v)", "kept = []", ", kept"),
+            "it keeps one value for a batch",
+            id="a value made of itself",
+        ),
+        pytest.param(program("k += not y", "k = 0", ", k"), "`not y` is not seen to be a sum", id="not of a batch"),
+        pytest.param(holding(LOSS), f"`{LOSS}` is a mean over the batch", id="a mean by name"),
+        pytest.param(
+            program(head=NET.format("h = self.f(x)\n        return h - h.mean(0)")),
+            "`model(x)` is not seen to be a sum",
+            id="a model that takes the mean of its samples",
+        ),
+        pytest.param(
+            HEAD.replace("=4", "=4, shuffle=True")
+            + "class Trainer:\n    @torch.no_grad()\n    def validate(self, loader):\n        self.model.eval()\n"
+            "        self.p = []\n        for x, y in loader:\n"
+            "            self.p.extend(self.model(x).argmax(1).tolist())\n        return len(self.p)\nTrainer().validate(val_loader)\n",
+            "what an object keeps may be read elsewhere, by its order",
+            id="shuffled, and kept by an object",
         ),
         pytest.param(
             program("seen.append(3 in y)", "seen = []", ", torch.cat(seen)"), "one value for a batch", id="whether any"
