@@ -56,6 +56,9 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         return None  # distribute_eval_sampler settles it
     if site.role == "eval" and any(a.constant("shuffle") is ... for a in distributed):
         return None  # whether this evaluation shuffles is the user's to set, and no epoch of it is anybody's
+    if site.role == "eval" and not own:
+        # Told the epoch, its sampler would repeat other samples each time, and one model's metric would change.
+        return "an evaluation that shuffles, and in each epoch alike: its metrics can be compared"
     if site.answers.epoch is not None and site.answered("epoch", "told"):
         return f"its sampler is told the epoch, as {site.answers.epoch.where} says"
     module = site.module

@@ -179,4 +179,11 @@ def test_an_evaluation_whose_order_is_a_setting_is_told_no_epoch() -> None:
     text += "val_loader = DataLoader(val_set, sampler=sampler)\nfor epoch in range(3):\n    with torch.no_grad():\n"
     text += "        for b in val_loader:\n            model(b)\n"
     assert codes(text) == [[]]
-    assert codes(text.replace("config.TEST.SHUFFLE", "True")) == [["SHD401"]]
+
+
+def test_an_evaluation_that_shuffles_keeps_one_order_so_that_one_models_metric_stays_the_same() -> None:
+    text = GROUP + "sampler = DistributedSampler(val_set, shuffle=True)\n"
+    text += "val_loader = DataLoader(val_set, sampler=sampler)\nfor epoch in range(3):\n    with torch.no_grad():\n"
+    text += "        for b in val_loader:\n            model(b)\n"
+    assert codes(text) == [[]]
+    assert codes(text.replace("with torch.no_grad()", "if True").replace("val_", "train_")) == [["SHD401"]]
