@@ -26,7 +26,8 @@ HELD = (
     "class Held:\n    def __init__(self):\n        self.total = self.count = 0\n"
     "    def update(self, val, n=1):\n        self.total += val * n\n        self.count += n\n"
     "    def all_reduce(self):\n        if dist.is_initialized():\n"
-    "            t = torch.tensor([self.total, self.count])\n            dist.all_reduce(t)\n            self.total, self.count = t.tolist()\n"
+    "            t = torch.tensor([self.total, self.count])\n            dist.all_reduce(t)\n"
+    "            self.total, self.count = t.tolist()\n"
     "    def mean(self):\n        return self.total / self.count\n"
     "class Logger:\n    def __init__(self):\n        self.meters = defaultdict(Held)\n"
     "    def update(self, **kwargs):\n        for k, v in kwargs.items():\n            self.meters[k].update(v)\n"
@@ -177,7 +178,8 @@ def test_what_is_put_together(text: str) -> None:
             HEAD.replace("=4", "=4, shuffle=True")
             + "class Trainer:\n    @torch.no_grad()\n    def validate(self, loader):\n        self.model.eval()\n"
             "        self.p = []\n        for x, y in loader:\n"
-            "            self.p.extend(self.model(x).argmax(1).tolist())\n        return len(self.p)\nTrainer().validate(val_loader)\n",
+            "            self.p.extend(self.model(x).argmax(1).tolist())\n        return len(self.p)\n"
+            "Trainer().validate(val_loader)\n",
             "what an object keeps may be read elsewhere, by its order",
             id="shuffled, and kept by an object",
         ),
