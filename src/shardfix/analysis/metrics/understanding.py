@@ -19,6 +19,7 @@ from shardfix.analysis.metrics.growing import none_test
 from shardfix.analysis.metrics.lengths import reckoned_before
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
 from shardfix.analysis.metrics.modes import may_train, trains_inside
+from shardfix.analysis.metrics.rounding import rounds
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_world_size
 
@@ -31,6 +32,7 @@ _BLOCKS = (
 _COUNTED = frozenset(
     {"n", "last_print_n", "count", "counter", "index", "value", "current", "completed", "step", "done"}
 )
+_ALL_NAMES = frozenset({"locals", "vars", "dir"})
 _LISTS = ("samples", "batches", "by-batch")
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
@@ -58,6 +60,10 @@ def understand(
     hook = hooked(home, loop)
     if hook is not None:
         obstacles.append(Obstacle(hook, "a hook is told of every batch, and what it keeps is not followed"))
+    everything = _reads_all_names(home, loop)
+    if everything is not None:
+        why = f"`{ast.unparse(everything)}` reads all names, also those of the last batch"
+        obstacles.append(Obstacle(home.statement(everything), why))
     counted = counted_by_a_model(home, loop)
     if counted is not None:
         why = f"`{ast.unparse(counted)}` is added up elsewhere, of one rank's samples"
@@ -71,6 +77,15 @@ def understand(
     loader = home.source.source(alias) if alias is not None else ""
     found = (*obstacles, *_by_line(gathering.obstacles), *_by_line(behind))
     return Metric(loop, loader, tuple(accumulators), found, tuple(steps))
+
+
+def _reads_all_names(module: Module, loop: ast.For) -> ast.Call | None:
+    """``locals()`` in the loop or behind it, and what else may read a name that is not written there."""
+    for call in module.calls:
+        here = module.scope(call) is module.scope(loop) and call.lineno >= loop.lineno
+        if here and isinstance(call.func, ast.Name) and call.func.id in _ALL_NAMES and not call.args:
+            return call
+    return None
 
 
 def _doubted(
@@ -186,6 +201,7 @@ class _Afterwards:
                 self.settled.add(name)
                 continue
             kind, why = self._kind(writes)
+            why = why or self._rounds(writes, starts)
             if kind is None:
                 self._refuse(last.statement, f"`{name}` is added to in several ways")
                 continue
@@ -255,6 +271,17 @@ class _Afterwards:
         if kinds <= {"batch-mean"}:
             return "batch-mean", why
         return "opaque", why or "it adds a constant for each batch"
+
+    def _rounds(self, writes: Sequence[Write], starts: Sequence[Definition]) -> str:
+        """Why a sum is another one where other numbers are added in another order."""
+        begun = [d.value for d in starts if d.value is not None]
+        for write in writes:
+            added = getattr(write.statement, "value", None)
+            if write.kind == "sum" and isinstance(added, ast.expr):
+                why = rounds(self.gathering.values, begun, write.target, added)
+                if why:
+                    return why
+        return ""
 
     def _starts(self, writes: Sequence[Write]) -> list[Definition]:
         """What the name is before the loop."""
