@@ -272,8 +272,8 @@ RULE = Rule(
         "Where a statement of the loop is not understood, which is named: gradients, break, a store, an object that is "
         "told of the batches, a name of the last batch that is read afterwards; where batches hold one sample and a "
         "rank may wait for others in the loop, or drop_last is set; where the number of batches is read, the program "
-        "sums by itself later on, or the dataset changes with its reads. Means over batches weigh the last batch like a "
-        "full one, so their reduced value is another, results that are read by their order come in another where the "
+        "sums by itself later on, or the dataset changes with its reads. Means over batches weigh the last batch like "
+        "a full one, so their reduced value is another, results that are read by their order come in another where the "
         "original shuffles, items may be drawn anew, and a condition that may differ between ranks keeps some from "
         "the reduction for which all must come: --unsafe."
     ),

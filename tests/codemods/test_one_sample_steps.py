@@ -90,7 +90,7 @@ WAITING = {
     "shards of the weights": (
         ("FSDP(resnet18())",),
         {"before": "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"},
-        "names `torch.distributed.fsdp`",
+        "where `FSDP(resnet18())` comes from is not seen",
     ),
     "a hook": (
         ("resnet18()",),
@@ -163,12 +163,18 @@ def test_who_gives_the_model_is_asked_in_all_files() -> None:
     )
     start = HEAD + "from engine import evaluate\n"
 
-    def why(text: str) -> str:
-        project = link({"engine.py": parse("engine.py", engine), "train.py": parse("train.py", text)})
+    def why(text: str, **more: str) -> str:
+        files = {"engine.py": engine, "train.py": text, **more}
+        project = link({path: parse(path, code) for path, code in files.items()})
         (report,) = make_plan(project, ("train.py",), Options(sanitizer="off")).reports
         return "" if report.changes else report.why
 
     assert why(start + MODEL.format("DDP(resnet18())") + "print(evaluate(model, val_loader))\n") == ""
+    shards = "from torch.distributed.fsdp import fully_shard\ndef split(net):\n    fully_shard(net)\n"
+    in_place = start + "from shards import split\n" + MODEL.format("resnet18()") + "split(model)\n"
+    in_place += "print(evaluate(model, val_loader))\n"
+    assert why(in_place) == ""
+    assert "shards.py names `torch.distributed.fsdp`" in why(in_place, **{"shards.py": shards})
     hidden = start + "def run(model):\n    print(evaluate(model, val_loader))\nstart(run)\n"
     assert "is not seen" in why(hidden)
 

@@ -39,7 +39,18 @@ _Numbers = (ast.Constant, ast.JoinedStr, ast.Compare, ast.BinOp, ast.UnaryOp)
 def waits(module: Module, loop: ast.For) -> Obstacle | None:
     """The first thing in a loop that waits for the other ranks, or is not seen not to; None where there is none."""
     module = module.home(loop)
-    files = list(near(module))
+    reach = _Reach(module, loop)
+    found = next(reach.run(module, loop), None)
+    if found is None and reach.sent is not None and reach.learning is not None:
+        return Obstacle(reach.learning, "gradients are turned on: DistributedDataParallel then waits in each step")
+    return found or _beside(module, loop, reach)
+
+
+def _beside(module: Module, loop: ast.For, reach: _Reach) -> Obstacle | None:
+    """What the files that a loop's model may come through do to a model in place, and what a dataset waits for."""
+    passed = [module, *(module.home(n) for n in reach.seen)]
+    files = list(dict.fromkeys(m for one in dict.fromkeys(passed) for m in near(one)))
+    files = list(dict.fromkeys((*files, *(m for one in near(module) for m in near(one)))))
     for m in files:
         named = waiting_model(m)
         if named:
@@ -49,11 +60,7 @@ def waits(module: Module, loop: ast.For) -> Obstacle | None:
                 return Obstacle(loop, f"`{f.name}` in {m.path}:{f.lineno} knows of the other ranks")
     if any(map(shows_synced_norm, files)) and may_train(module, loop):
         return Obstacle(loop, "the model may have SyncBatchNorm, and is not seen to be set to evaluation")
-    reach = _Reach(module, loop)
-    found = next(reach.run(module, loop), None)
-    if found is None and reach.sent is not None and reach.learning is not None:
-        return Obstacle(reach.learning, "gradients are turned on: DistributedDataParallel then waits in each step")
-    return found
+    return None
 
 
 def _is_of_others(module: Module, node: ast.AST) -> bool:
