@@ -64,6 +64,11 @@ def read(files: dict[str, str], path: str) -> list[str]:
             id="a src layout in a folder",
         ),
         pytest.param(
+            {"src/data.py": MAKE, "train.py": f"from src.data import make\nloader = make(d)\n{LOOP}"},
+            ["train.py:3"],
+            id="a package called src",
+        ),
+        pytest.param(
             {
                 "data.py": MAKE,
                 "a/data.py": "def make(d):\n    return d\n",

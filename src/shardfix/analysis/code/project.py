@@ -59,7 +59,10 @@ class Project:
 
     def split(self, qualified: str, importer: Module) -> tuple[Module, str] | None:
         """The project module that a qualified name lies in, and the rest of the name: beside the importer or above it
-        (scripts), or in a ``src`` there."""
+        (scripts), or in a ``src`` there. The names of modules leave the ``src`` of the project's root out, which may be
+        a package itself (``from src.data import make``)."""
+        if qualified.startswith("src.") and not self._starts_of("src", ""):
+            qualified = qualified.removeprefix("src.")
         key = (qualified, importer.name.rpartition(".")[0])
         if key not in self._split:
             self._split[key] = self._split_of(*key)
