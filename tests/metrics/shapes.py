@@ -714,7 +714,6 @@ SHAPES = (
 """,
         "metric_logger.synchronize_between_processes()",
         more=LOGGER + ACCURACY,
-        rests_on="`MetricLogger` adds up values and their weights",
     ),
     _shape(
         "summed by the program itself",

@@ -16,6 +16,7 @@ from shardfix.proof.running.launch import Verifier
 
 PROGRAM = """\
 import os
+from collections import defaultdict, deque
 
 import torch
 import torch.distributed as dist
@@ -26,6 +27,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 if "RANK" in os.environ:
     dist.init_process_group("gloo")
 val_set = [{{"ids": [1, 2, 3], "y": i % 2}} for i in range(7)]
+{more}
 {loader}
 
 def validate(model, val_loader):
@@ -47,20 +49,23 @@ def site(text: str) -> Site:
     return found
 
 
-def recipe(body: str, options: str = "", *, unsafe: bool = False, undone: tuple[str, ...] = ()) -> MetricRecipe:
-    """Of a change that puts in the lines with ``reduced``, ``in_order`` or ``of_all_batches``.
+def recipe(
+    body: str, options: str = "", *, unsafe: bool = False, undone: tuple[str, ...] = (), more: str = ""
+) -> MetricRecipe:
+    """Of a change that puts in the lines with ``reduced``, ``in_order``, ``of_all_batches`` or ``synchronize``.
 
     Args:
         body: of ``validate``, as it is behind the change. ``options``: further ones of the loader.
+        more: what else the file defines.
         unsafe: whether the change is offered as one after which means over batches may differ.
         undone: of the lines that it puts in, those that are left out.
     """
 
     def program(loader: str, lines: list[str]) -> str:
         text = "\n".join(f"    {line}" for line in lines)
-        return PROGRAM.format(loader=loader.format(options=options), body=text)
+        return PROGRAM.format(loader=loader.format(options=options), body=text, more=more)
 
-    added = ("reduced(", "in_order(", "of_all_batches(")
+    added = ("reduced(", "in_order(", "of_all_batches(", ".synchronize()")
     after = body.strip("\n").splitlines()
     before = [line for line in after if not any(word in line for word in added)]
     assert len(before) < len(after)

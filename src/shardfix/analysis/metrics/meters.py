@@ -46,7 +46,7 @@ def meter_of(module: Module, call: ast.Call) -> Meter | None:
     classes = module.project_classes(call.func)
     if len(classes) != 1:
         return None
-    return _holding(module, classes[0]) or _averaging(module, classes[0])
+    return _holding(module, classes[0]) or averaging(module, classes[0])
 
 
 def _holding(module: Module, cls: ast.ClassDef) -> Meter | None:
@@ -60,7 +60,7 @@ def _holding(module: Module, cls: ast.ClassDef) -> Meter | None:
         classes = module.project_classes(given[0]) if len(given) == 1 else []
         if len(classes) != 1 or ast.unparse(update).count(f"self.{name}[") != 1:
             continue
-        inner = _averaging(module, classes[0])
+        inner = averaging(module, classes[0])
         for method in _REDUCES if inner is not None and inner.method else ():
             found = module.method(cls, method)
             if found is None or len(found.args.args) != 1:
@@ -71,7 +71,8 @@ def _holding(module: Module, cls: ast.ClassDef) -> Meter | None:
     return None
 
 
-def _averaging(module: Module, cls: ast.ClassDef) -> Meter | None:
+def averaging(module: Module, cls: ast.ClassDef) -> Meter | None:
+    """A class that adds up values and their weights, each in an attribute of its own."""
     update = module.method(cls, "update")
     if update is None or len(update.args.args) not in (2, 3) or update.args.kwarg or update.args.vararg:
         return None
@@ -184,4 +185,4 @@ def _guards_itself(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(n, (ast.If, ast.IfExp)) and distributed_test(n.test) is not None for n in ast.walk(method))
 
 
-__all__ = ["Meter", "meter_of"]
+__all__ = ["Meter", "averaging", "meter_of"]

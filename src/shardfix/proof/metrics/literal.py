@@ -49,6 +49,7 @@ class Literal:
         functions: the functions of the project that were translated, by their names here; added to.
         depth: how many functions it is in.
         methods: those of the class that it is in, which may call one another.
+        called: those of the objects that this class holds.
         samples: whether batches are lists of samples, of which one may be unpacked.
     """
 
@@ -60,6 +61,7 @@ class Literal:
     functions: dict[str, ast.stmt] = field(default_factory=dict)
     depth: int = 0
     methods: frozenset[str] = frozenset()
+    called: frozenset[str] = frozenset()
     samples: bool = False
 
     # -- statements ------------------------------------------------------------------------------------------
@@ -112,6 +114,8 @@ class Literal:
             return [ast.Return(self.value(s.value) if s.value is not None else None)]
         if isinstance(s, (ast.Continue, ast.Break, ast.Pass)):
             return [s]
+        if isinstance(s, ast.Raise) and self.methods and "AttributeError" in ast.unparse(s):
+            return [ast.Raise(name("AttributeError"))]  # that of a `__getattr__`
         if isinstance(s, (ast.Assert, ast.Delete, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
             return []
         raise self.known.stop("a statement can't be run as it is", s)
@@ -130,6 +134,8 @@ class Literal:
         raise self.known.stop(f"`{text_of(node)}` is written to, which is not followed", node)
 
     def _called(self, node: ast.expr) -> list[ast.stmt]:
+        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+            raise self.known.stop("what is handed out one by one is not followed", node)
         if isinstance(node, ast.Constant) or not isinstance(node, ast.Call):
             return []
         if only_waits(self.known.module, node):
@@ -248,7 +254,7 @@ class Literal:
                 types = [a for a in node.args if library(self.known, a, DTYPES) is not None]
                 kept = self.value(receiver)
                 return call(ast.Attribute(kept, "to", ast.Load()), self.value(types[0])) if types else kept
-            if function not in METHODS:
+            if function not in METHODS | self.called:
                 raise self.known.stop(f"`.{function}()` can't be run as it is", node)
             if function == "view" and not any(library(self.known, a, DTYPES) is not None for a in node.args):
                 function = "reshape"  # older torch gave contiguous rows where a newer one does not

@@ -28,10 +28,11 @@ def not_again(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[i
             continue  # one process can't do with such batches: what is seen of them says enough
         for rank, name in ((rank, name) for rank in run.ranks for name in recipe.weighted if name in expected.values):
             if not same(rank.values.get(name), expected.values[name]) and not is_again(recipe, run, rank, name):
-                value = shown(run.again.values.get(name)) if run.again is not None and not failed else "not run"
+                again = shown(run.again.values.get(name)) if run.again is not None and not failed else "not run"
+                value = shown(rank.values.get(name))
                 found[name] = (
-                    f"`{name}` is {shown(rank.values.get(name))} on {run.world} rank{'s' * (run.world > 1)}, in one process of the same"
-                    f" batches {value} ({run.size} samples)"
+                    f"`{name}` is {value} in the run of {run.world}, in one process of the same batches {again}"
+                    f" ({run.size} samples)"
                 )
     return list(found.values())
 
