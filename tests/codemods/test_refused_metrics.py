@@ -98,6 +98,12 @@ def holding(value: str) -> str:
             program("k += F.cross_entropy(model(x).transpose(1, 2), y, reduction='sum')", "k = 0", ", k"),
             id="a sum of turned losses",
         ),
+        pytest.param(
+            program("k += F.cross_entropy(model(x).transpose(1, 2), y, reduction='none').sum()", "k = 0", ", k"),
+            id="turned losses one by one",
+        ),
+        pytest.param(program("k += (y if args.all else x).sum()", "k = 0", ", k"), id="chosen by a setting"),
+        pytest.param(program("p = np.concatenate((p, y))", "p = np.zeros(0)", ", p"), id="joined by numpy"),
         pytest.param(program(head=NET.format("h = torch.stack([x, x])\n        return h.sum(0)")), id="a model of two"),
         pytest.param(holding("time.time()"), id="times by name"),
         pytest.param(
@@ -166,6 +172,16 @@ def test_what_is_put_together(text: str) -> None:
             program("v = unseen(x)\nfor _ in range(3):\n    v = v * 2\nkept.append(v)", "kept = []", ", kept"),
             "it keeps one value for a batch",
             id="a value made of itself",
+        ),
+        pytest.param(
+            program("k += (y if y.max() > 1 else x).sum()", "k = 0", ", k"),
+            "`y if y.max() > 1 else x` is not seen to be a sum",
+            id="chosen by the batch",
+        ),
+        pytest.param(
+            program("p = mine.concatenate((p, y))", "p = np.zeros(0)", ", p", "import mine\n"),
+            "`p` of the batch before is read",
+            id="joined by another library",
         ),
         pytest.param(program("k += not y", "k = 0", ", k"), "`not y` is not seen to be a sum", id="not of a batch"),
         pytest.param(holding(LOSS), f"`{LOSS}` is a mean over the batch", id="a mean by name"),

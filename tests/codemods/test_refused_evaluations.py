@@ -1,0 +1,93 @@
+"""Samplers, numbers of shares and conditions of an evaluation that are not those of all ranks leave it as it is."""
+
+from __future__ import annotations
+
+import pytest
+from plans import codes, edited, planned
+
+LOADER = "val_loader = DataLoader(val_set, batch_size=4{more})\n"
+REST = (
+    "@torch.no_grad()\ndef validate(model, loader):\n    model.eval()\n    n = 0\n    for x, y in loader:\n"
+    "        n += (model(x).argmax(1) == y).sum().item()\n    return n\n"
+)
+HEAD = (
+    "import torch\nimport torch.distributed as dist\n"
+    "from torch.utils.data import BatchSampler, DataLoader, DistributedSampler\n"
+    "from torch.utils.data import SequentialSampler, WeightedRandomSampler\n"
+    "dist.init_process_group()\nrank = dist.get_rank()\n"
+)
+
+
+def program(more: str = "", before: str = "", call: str = "validate(model, val_loader)\n") -> str:
+    """An evaluation by a loader with these arguments."""
+    return HEAD + before + LOADER.format(more=more) + REST + call
+
+
+OWN = "class Own(torch.utils.data.Sampler):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(program(", sampler=Own(val_set)", OWN), id="a sampler of the project"),
+        pytest.param(program(", sampler=WeightedRandomSampler(weights, 9)"), id="weighted"),
+        pytest.param(
+            program().replace("batch_size=4", "batch_sampler=BatchSampler(SequentialSampler(val_set), 4, False)"),
+            id="a batch sampler",
+        ),
+    ],
+)
+def test_a_sampler_that_is_not_of_one_order(text: str) -> None:
+    assert codes(text) == [["SHD915"]]
+
+
+SHARDED = ", sampler=DistributedSampler(val_set, num_replicas={}, rank=rank, shuffle=False)"
+
+
+@pytest.mark.parametrize(
+    ("shares", "before"),
+    [
+        pytest.param("None", "", id="by the group"),
+        pytest.param("w", "w = dist.get_world_size()\n", id="a name"),
+        pytest.param("w", "w = dist.get_world_size() if dist.is_initialized() else 1\n", id="all, or one"),
+    ],
+)
+def test_shares_of_all_ranks(shares: str, before: str) -> None:
+    assert codes(program(SHARDED.format(shares), before)) == [["SHD506"]]
+
+
+@pytest.mark.parametrize(
+    ("shares", "before"),
+    [
+        pytest.param("2", "", id="a number"),
+        pytest.param("w", "w = 2\n", id="a number by name"),
+        pytest.param("w", "w = 2\nif args.all:\n    w = dist.get_world_size()\n", id="a number on some paths"),
+        pytest.param("w", "v = dist.get_world_size()\nw = make(v)\n", id="made of it"),
+    ],
+)
+def test_shares_that_may_be_others(shares: str, before: str) -> None:
+    (report,) = planned(program(SHARDED.format(shares), before)).reports
+    assert report.changes == ()
+    assert "its sampler is not seen to share the samples among all ranks" in report.why
+
+
+def test_a_version_is_that_of_all_ranks() -> None:
+    call = "if torch.__version__ > '1':\n    validate(model, val_loader)\n"
+    assert codes(program(call=call)) == [["SHD305"]]
+
+
+def test_a_platform_is_not_seen_to_be() -> None:
+    (report,) = planned(
+        "import sys\n" + program(call="if sys.platform > 'a':\n    validate(model, val_loader)\n")
+    ).reports
+    assert report.changes == ()
+    assert "`sys.platform > 'a'` is not seen to be alike on all" in report.why
+
+
+def test_a_data_set_of_several_lines_moves_as_it_is_unless_a_text_in_it_has_several() -> None:
+    made = program().replace("DataLoader(val_set", "DataLoader(\n    Set(\n        {},\n        3,\n    )")
+
+    after = edited(made.format("'a'"))
+
+    assert "val_dataset = Set(\n    'a',\n    3,\n)\n" in after
+    assert codes(made.format("'''a\nb'''")) == [["SHD903"]]
