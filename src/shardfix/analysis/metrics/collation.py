@@ -47,12 +47,48 @@ def may_pad(module: Module, collate: ast.expr | None, bound: ast.Call | None = N
     )
 
 
+# Of transformers, seen in its source (5.24, ``data/data_collator.py``): they make a row of each sample, in their order,
+# and draw nothing. DataCollatorForLanguageModeling, which masks at random, and ..WithFlattening are none of these.
+_STACKING = frozenset({"default_data_collator", "DefaultDataCollator"})
+_PADDING = frozenset(
+    {"DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"}
+    | {"DataCollatorForMultipleChoice"}
+)
+
+# Each row by its sample alone and as wide as the sample; filled up to the widest of its batch; or not known.
+Collated = Literal["stacked", "padded", "unknown"]
+
+
+def collated(module: Module, collate: ast.expr | None) -> Collated:
+    """How the function given as ``collate_fn`` puts samples together, whichever of its values it has."""
+    if not may_pad(module, collate):
+        return "stacked"
+    assert collate is not None
+    made = list(module.bindings.reaching(collate)) if isinstance(collate, (ast.Name, ast.Attribute)) else []
+    if made and all(d.kind == "assign" and d.index is None and d.value is not None for d in made):
+        ways = {collated(module.home(d.value), d.value) for d in made if d.value is not None and d.value is not collate}
+        return "unknown" if "unknown" in ways or not ways else "padded" if "padded" in ways else "stacked"
+    made_by = collate.func if isinstance(collate, ast.Call) else collate
+    names = {q.rpartition(".")[2] for q in module.qualify(made_by) if q.startswith("transformers.")}
+    if names and names <= _STACKING:
+        return "stacked"
+    if names and names <= _PADDING and isinstance(collate, ast.Call):
+        return "padded"
+    functions = [d.node for d in made if d.kind == "function"]
+    own = [f for f in functions if isinstance(f, ast.FunctionDef)]
+    if own and len(own) == len(made) and all(_Collate(module.home(f), f, None, pads=True).stacks_only() for f in own):
+        return "padded"
+    return "unknown"
+
+
 class _Collate:
     """One collate function, read statement by statement: every value that it gives back must hold a row a sample, made
-    of that sample alone. What is not known to be so is not."""
+    of that sample alone. What is not known to be so is not. ``pads``: the rows may be filled up to one width."""
 
-    def __init__(self, module: Module, function: ast.FunctionDef | ast.Lambda, bound: ast.Call | None) -> None:
-        self.function = function
+    def __init__(
+        self, module: Module, function: ast.FunctionDef | ast.Lambda, bound: ast.Call | None, *, pads: bool = False
+    ) -> None:
+        self.module, self.function, self.pads = module, function, pads
         names = [a.arg for a in function.args.args]
         if isinstance(function, ast.FunctionDef) and module.is_method(function):
             names = names[1:]
@@ -183,6 +219,10 @@ class _Collate:
             return given[0]
         if name == "len" and len(given) == 1:
             return "sample" if given == ["sample"] else "constant" if given == ["constant"] else None
+        if self.pads and name == "pad_sequence" and not starred and given[:1] == ["column"]:
+            told = [k.value for k in node.keywords if k.arg == "batch_first"] + node.args[1:2]
+            in_rows = any(isinstance(t, ast.Constant) and t.value is True for t in told)
+            return "stacked" if in_rows and set(given[1:]) <= {"constant"} else None
         if name in _STACKS and not starred and given[:1] in (["batch"], ["column"]) and set(given[1:]) <= {"constant"}:
             along = [k.value for k in node.keywords if k.arg in ("dim", "axis")]
             along += node.args[1:2] if name == "stack" else []
@@ -214,4 +254,4 @@ def gives_lists(module: Module, collate: ast.expr | None) -> bool:
     return isinstance(given, ast.Name) and given.id == function.args.args[0].arg
 
 
-__all__ = ["gives_lists", "may_pad"]
+__all__ = ["Collated", "collated", "gives_lists", "may_pad"]

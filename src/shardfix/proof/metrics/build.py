@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import INIT_PROCESS_GROUP
 from shardfix.analysis.loaders.flow import Use
-from shardfix.analysis.metrics.collation import gives_lists
+from shardfix.analysis.metrics.collation import collated, gives_lists
 from shardfix.analysis.metrics.model import Metric
 from shardfix.analysis.metrics.reread import reread
 from shardfix.analysis.metrics.understanding import understand
@@ -18,6 +18,7 @@ from shardfix.proof.metrics.evaluated import Evaluated, evaluated
 from shardfix.proof.metrics.judge_standing import NOTHING
 from shardfix.proof.metrics.model import Evaluation, MetricRecipe
 from shardfix.proof.metrics.told_metrics import told_metrics
+from shardfix.proof.metrics.widths import fixed_widths
 from shardfix.proof.model import StandIn
 from shardfix.proof.recipes.choices import Choices, text_of
 from shardfix.proof.recipes.recipe import Sliced, group_of, program
@@ -114,8 +115,7 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
     ]
     stand_ins = {text: value for one in made for text, value in one.stand_ins.items()}
     weighted = [name for name, (_, drifts) in zip(names, first.kept, strict=True) if drifts and asked.unsafe]
-    collated = site.arguments.value("collate_fn")
-    apart = () if collated is None or asked.examples else (f"`{text_of(collated)}` puts samples together one by one",)
+    apart = () if asked.examples else _put_together(asked)
     loose = bool(weighted) and _may_be_loose(asked, any(sliced.needs_accelerate for _, _, sliced in asked.versions))
     return MetricRecipe(
         str(site.location),
@@ -133,6 +133,21 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
         numbers=tuple(dict.fromkeys(n for one in made for n in one.numbers)),
         by_batch_only=tuple(dict.fromkeys(pair for one in made for pair in one.by_batch_only)),
     )
+
+
+def _put_together(asked: _Asked) -> tuple[str, ...]:
+    """What is granted of how samples become a batch: that each gives a row by itself, as wide on all ranks."""
+    site, use, _ = asked.versions[0]
+    collate = site.arguments.value("collate_fn")
+    how = collated(site.module, collate)
+    if collate is None or how == "stacked":
+        return ()
+    if how == "unknown":
+        return (f"`{text_of(collate)}` puts samples together one by one",)
+    assert isinstance(use.node, ast.For)
+    if fixed_widths(site.module.home(use.node), use.node):
+        return ()
+    return (f"what is put together is as wide on all ranks, though `{text_of(collate)}` fills up each batch by itself",)
 
 
 def _may_be_loose(asked: _Asked, accelerate: bool) -> bool:
