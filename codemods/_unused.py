@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.tree import walk
 
 _QUESTIONS = frozenset(
     {"isinstance", "hasattr", "getattr", "callable", "len", "int", "bool", "str", "float", "range", "zip", "enumerate"}
@@ -17,6 +18,7 @@ _QUESTIONS = frozenset(
 )
 _ASKING = ("is_", "has_", "get_", "use_", "should_")
 _ELSE = re.compile(r"[ \t]*\r?\n\s*else[ \t]*:[ \t]*\r?\n\s*")
+_UNBINDS = re.compile(r"\b(?:del|global|nonlocal)\b")
 _LOADER_LIKE = ("loader", "loader_", "dl", "loaders")
 
 
@@ -178,7 +180,7 @@ def _binds(case: ast.match_case) -> bool:
 def _needed_elsewhere(module: Module, d: Definition, gone: set[ast.AST], loaders: set[ast.AST]) -> bool:
     """Whether something needs a binding that reading it in its own scope does not show."""
     base, _, name = d.key.rpartition(".")
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree) if _UNBINDS.search(module.text) else ():
         if isinstance(node, ast.Delete) and any(_is_target(t, base, name) for t in node.targets):
             return True
         if not base and isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _SHARED = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)  # one object for all trees
 _LEAVES = (ast.Name, ast.Constant)  # half of all nodes, with no other node within
+# Fields that hold no node, or one that is shared by all trees.
+_PLAIN = frozenset({"ctx", "op", "ops", "id", "attr", "arg", "kind", "type_comment", "level", "module", "simple"})
+_INNER: dict[type[ast.AST], tuple[str, ...]] = dict.fromkeys(_LEAVES, ())  # of each class, the fields that hold nodes
 
 
 class Parents:
@@ -42,6 +45,32 @@ def children(node: ast.AST) -> Iterator[ast.AST]:
                     yield item
         elif isinstance(value, ast.AST) and not isinstance(value, _SHARED):
             yield value
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all within it in the order of ``ast.walk``, at half its cost: without what all trees share."""
+    found = [node]
+    for n in found:  # grows as it is gone through
+        cls = n.__class__
+        fields = _INNER.get(cls)
+        if fields is None:
+            fields = _INNER[cls] = tuple(name for name in cls._fields if name not in _PLAIN)
+        for name in fields:
+            value = getattr(n, name, None)
+            if value.__class__ is list:
+                found.extend([item for item in value if isinstance(item, ast.AST)])
+            elif isinstance(value, ast.AST):
+                found.append(value)
+        yield n
+
+
+def calls_within(node: ast.AST) -> tuple[ast.Call, ...]:
+    """The calls in a node, itself among them, in the order of ``ast.walk``: looked for once, and kept with the node."""
+    found: tuple[ast.Call, ...] | None = getattr(node, "_calls", None)
+    if found is None:
+        found = tuple(n for n in walk(node) if isinstance(n, ast.Call))
+        node._calls = found  # type: ignore[attr-defined]
+    return found
 
 
 def plant(tree: ast.Module) -> Iterator[ast.AST]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.module import Module, module_name
 from shardfix.analysis.code.names import DATA_LOADER, last_name
 from shardfix.analysis.code.project import Project, heads, outwards
+from shardfix.analysis.code.tree import calls_within
 from shardfix.analysis.loaders.flow import follow
 
 _DEPTH = 6  # how many re-exports a name is followed through
@@ -114,7 +115,7 @@ def _helpers(module: Module, loop: ast.AST) -> list[ast.Call]:
     places: list[ast.AST] = [function] if function is not None else []
     if function is None or _trains(function):
         places = [] if _trains(module.statement(loop)) else [*_from(module, module.statement(loop))]
-    calls = [n for place in places for n in ast.walk(place) if isinstance(n, ast.Call)]
+    calls = [call for place in places for call in calls_within(place)]
     return [c for c in calls if not last_name(c.func)[:1].isupper()]
 
 
@@ -131,7 +132,7 @@ def _from(module: Module, statement: ast.stmt) -> Iterable[ast.stmt]:
 
 
 def _trains(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for n in ast.walk(node))
+    return any(last_name(call.func) == "backward" for call in calls_within(node))
 
 
 def _called(module: Module, calls: Iterable[ast.Call], ways: _Files, helped: set[ast.AST], depth: int = 0) -> set[str]:
@@ -143,8 +144,7 @@ def _called(module: Module, calls: Iterable[ast.Call], ways: _Files, helped: set
         for function in module.called_functions(call) if depth < _INNER else ():
             if function not in helped:
                 helped.add(function)
-                inner = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
-                found |= _called(module.home(function), inner, ways, helped, depth + 1)
+                found |= _called(module.home(function), calls_within(function), ways, helped, depth + 1)
     return found
 
 

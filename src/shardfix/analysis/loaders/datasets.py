@@ -13,6 +13,7 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.tree import walk
 from shardfix.analysis.programs.processes import (
     distributed_test,
     is_main_test,
@@ -208,7 +209,7 @@ def returned(module: Module, function: ast.AST) -> list[ast.expr]:
     """What a function returns or yields."""
     return [
         n.value
-        for n in ast.walk(function)
+        for n in walk(function)
         if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and n.value is not None
         if module.function(n) is function
     ]

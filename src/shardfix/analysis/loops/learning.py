@@ -10,6 +10,7 @@ from typing import Literal
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.tree import calls_within
 from shardfix.analysis.loops.spoken import role_of_name, words
 
 # ``either``: as it is asked. ``gradients``: it runs backward and updates nothing. ``neither``: nothing is shown.
@@ -163,9 +164,7 @@ def _body(module: Module, node: ast.AST) -> list[ast.AST]:
 
 def _calls(nodes: Sequence[ast.AST]) -> Iterator[ast.Call]:
     for node in nodes:
-        for n in ast.walk(node):
-            if isinstance(n, ast.Call):
-                yield n
+        yield from calls_within(node)
 
 
 def _updates(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.bindings import attribute_key
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.tree import walk
 from shardfix.analysis.loaders.flow import Flow, Use, follow
 from shardfix.analysis.loops.learning import Does, does
 from shardfix.analysis.loops.spoken import role_of_name, words
@@ -85,7 +86,7 @@ def origins(module: Module, dataset: ast.expr) -> tuple[str, ...]:
             elif isinstance(n, ast.keyword) and isinstance(n.value, ast.Constant) and n.arg in ("train", "is_train"):
                 found.append("train" if n.value.value else "eval")
         function = module.function(d.statement)
-        for n in ast.walk(function) if function is not None else ():
+        for n in walk(function) if function is not None else ():
             told = isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Attribute) and n.targets[0].attr in _PARTS
             if told and isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant):
                 found.append(str(n.value.value))

@@ -117,11 +117,9 @@ def along_the_last(module: Module, call: ast.Call) -> bool:
 
 def _is_module(module: Module, func: ast.expr) -> bool:
     """Whether an object of this name is somewhere told what only models are."""
-    for n in ast.walk(module.home(func).tree):
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _OF_MODULES:
-            if ast.unparse(n.func.value) == ast.unparse(func):
-                return True
-    return False
+    name = ast.unparse(func)
+    told = (c.func for c in module.home(func).calls if isinstance(c.func, ast.Attribute))
+    return any(method.attr in _OF_MODULES and ast.unparse(method.value) == name for method in told)
 
 
 __all__ = ["along_the_last", "gives_rows", "gives_several"]

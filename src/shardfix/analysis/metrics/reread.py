@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.tree import calls_within
 from shardfix.analysis.programs.processes import is_main_test
 
 # Functions that write a file, by the place of its path; -1 stands for the object whose method it is.
@@ -91,8 +92,7 @@ def _guarded(module: Module, node: ast.AST) -> bool:
 
 
 def _calls(statement: ast.stmt) -> list[ast.Call]:
-    found = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
-    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+    return sorted(calls_within(statement), key=lambda n: (n.lineno, n.col_offset))
 
 
 def _written(module: Module, statement: ast.stmt) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -128,7 +128,7 @@ def _writes(module: Module, call: ast.Call, depth: int) -> bool:
         return False
     for function in module.called_functions(call):
         own = module.home(function)
-        for inner in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+        for inner in calls_within(function):
             if _opened(inner) is not None or _writes(own, inner, depth + 1):
                 return True
     return False

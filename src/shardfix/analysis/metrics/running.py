@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.objects import attribute_loads, imported_loads
+from shardfix.analysis.code.tree import walk
 from shardfix.analysis.metrics.launching import Start, is_command, of_command, started_by
 from shardfix.analysis.metrics.model import Obstacle
 
@@ -106,7 +107,7 @@ def _unlike_a_call(module: Module, function: ast.FunctionDef | ast.AsyncFunction
     """Why to call a function is not to run it, once."""
     if isinstance(function, ast.AsyncFunctionDef):
         return Obstacle(function, f"when `{function.name}` is run, being async, is not seen")
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) and module.function(n) is function for n in ast.walk(function)):
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) and module.function(n) is function for n in walk(function)):
         return Obstacle(function, f"how far each rank takes the generator `{function.name}` is not seen")
     for decorator in function.decorator_list:
         if last_name(decorator) == "property" or _is_plain(module, decorator, _DECORATORS):

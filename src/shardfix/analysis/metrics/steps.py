@@ -10,6 +10,7 @@ from typing import Literal
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.tree import calls_within, walk
 from shardfix.analysis.programs.processes import distributed_test
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -43,6 +44,7 @@ _CONTEXTS = frozenset(
     | {"ema_scope", "ThreadPoolExecutor", "ProcessPoolExecutor", "deterministic_algorithms", "disable_progress_bar"}
 )
 _WAITS = re.compile(r"barrier|all_reduce|all_gather|broadcast|wait_for|rank|main_process|is_master")
+_WAITING = ("barrier", "wait_for_everyone")
 CAUGHT = "what is raised on one rank is caught here, and that rank goes on while the others wait for it"
 
 
@@ -253,28 +255,32 @@ def _ended_within(module: Module, statement: ast.stmt) -> Iterator[Step]:
     for function in _called(module, statement):
         home = module.home(function)
         if "exit(" in home.text or "quit(" in home.text:
-            for n in ast.walk(function):
+            for n in walk(function):
                 if _ends(n) and not _with_a_code(n):
                     yield from steps(home, n)
 
 
 def _waits_by_rank(module: Module, statement: ast.stmt) -> bool:
     """Whether ranks wait for others in a statement by a condition on the rank: there, or in a function it calls."""
-    inside: list[ast.AST] = [statement] if isinstance(statement, ast.If) else []
-    inside += [n for f in _called(module, statement) for n in ast.walk(f) if isinstance(n, ast.If)]
-    return any(isinstance(n, ast.If) and _is_barrier(n) for n in inside)
+    if isinstance(statement, ast.If):
+        return _is_barrier(statement)
+    return any(
+        isinstance(n, ast.If) and _is_barrier(n)
+        for f in _called(module, statement)
+        if any(word in module.home(f).text for word in _WAITING)  # few files name what waits
+        for n in walk(f)
+    )
 
 
 def _called(module: Module, statement: ast.stmt) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """The functions of the project that a plain statement calls."""
     if not isinstance(statement, (ast.Expr, ast.Assign)):
         return []
-    return [f for n in ast.walk(statement) if isinstance(n, ast.Call) for f in module.called_functions(n)]
+    return [f for n in calls_within(statement) for f in module.called_functions(n)]
 
 
 def _is_barrier(statement: ast.If) -> bool:
-    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
-    waits = any(last_name(c.func) in ("barrier", "wait_for_everyone") for c in calls)
+    waits = any(last_name(c.func) in _WAITING for c in calls_within(statement))
     parts = statement.test.values if isinstance(statement.test, ast.BoolOp) else [statement.test]
     return waits and any(distributed_test(p) is None and "is_available" not in ast.unparse(p) for p in parts)
 
