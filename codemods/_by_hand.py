@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Collection, Iterator
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.own import own_nodes
 from shardfix.analysis.programs.processes import is_world_size
 
 _FILLS = frozenset({"append", "extend", "update", "add"})
@@ -30,7 +31,7 @@ def counted_along(module: Module, loop: ast.AST) -> ast.BinOp | ast.AugAssign | 
     if not isinstance(scope, ast.Module):
         places += [(home := module.home(c), home.scope(c), c.lineno) for c in module.callers(scope)]
     for home, where, line in places:
-        for node in _own(where):
+        for node in own_nodes(where):
             if isinstance(node, (ast.BinOp, ast.AugAssign)) and _reckons(node):
                 if node.lineno >= line or _read_later(where, home.statement(node), line):
                     return node
@@ -42,7 +43,7 @@ def _cut(
 ) -> ast.AST | None:
     """The slice that cuts what the names in a scope hold, or what the calls give; ``held`` grows by the names that are
     made of it."""
-    nodes = list(_own(scope))
+    nodes = list(own_nodes(scope))
 
     def of_it(node: ast.AST) -> bool:
         return any(n in gathered or (isinstance(n, ast.Name) and n.id in held) for n in ast.walk(node))
@@ -103,16 +104,8 @@ def _read_later(scope: ast.AST, statement: ast.stmt, line: int) -> bool:
     names = {t.id for t in targets if isinstance(t, ast.Name)}
     return any(
         isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names and n.lineno >= line
-        for n in _own(scope)
+        for n in own_nodes(scope)
     )
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope in the source's order, without those of functions and classes in it."""
-    for child in ast.iter_child_nodes(scope):
-        yield child
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            yield from _own(child)
 
 
 __all__ = ["counted_along", "cut_off"]

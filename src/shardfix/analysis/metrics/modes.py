@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.own import own_nodes
 from shardfix.analysis.metrics.losses import made_by
 from shardfix.analysis.metrics.networks import gives_rows
 
@@ -34,7 +35,7 @@ def may_train(module: Module, loop: ast.For) -> bool:
     names = {part for m in models for part in _parts(m.func)}
     here = module.scope(loop)
     for scope in _scopes(module, loop):
-        told = [n for n in _own(scope) if isinstance(n, ast.Call) and _evaluates(n)]
+        told = [n for n in own_nodes(scope) if isinstance(n, ast.Call) and _evaluates(n)]
         if any(scope is not here or _is_one_of(n, names) for n in told):
             return False
     return True
@@ -55,7 +56,7 @@ def _is_one_of(call: ast.Call, names: set[str]) -> bool:
 
 def _trains_before(module: Module, loop: ast.For) -> bool:
     """Whether something is set to training right before a loop, after it was set to evaluation."""
-    before = [n for n in _own(module.scope(loop)) if isinstance(n, ast.Call) and n.lineno < loop.lineno]
+    before = [n for n in own_nodes(module.scope(loop)) if isinstance(n, ast.Call) and n.lineno < loop.lineno]
     evaluated = [n.lineno for n in before if _evaluates(n)]
     if not evaluated:
         return False
@@ -83,20 +84,12 @@ def _scopes(module: Module, loop: ast.For) -> Iterator[ast.AST]:
             continue
         seen.add(scope)
         yield scope
-        for n in _own(scope):
+        for n in own_nodes(scope):
             if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call):
                 yield from module.home(scope).called_functions(n.value)
         if isinstance(scope, _Functions) and depth < _CALLERS:
             home = module.home(scope)
             reached += [(home.home(c).scope(c), depth + 1) for c in home.callers(scope)]
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """What is run where a scope is run: not the functions that are defined in it."""
-    for n in ast.iter_child_nodes(scope):
-        if not isinstance(n, (*_Functions, ast.ClassDef)):
-            yield n
-            yield from _own(n)
 
 
 def _evaluates(node: ast.AST) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from shardfix.analysis.code.bindings import parameters
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.own import own_nodes
 from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.metrics.model import Obstacle
 from shardfix.analysis.metrics.unseen import as_a_value, handed_out, reckoned
@@ -42,7 +43,7 @@ class _Handed:
         module = module.home(made)
         scope = module.scope(made)
         line = getattr(made, "lineno", 0)
-        nodes = [n for n in _own(scope) if getattr(n, "lineno", line) >= line]
+        nodes = [n for n in own_nodes(scope) if getattr(n, "lineno", line) >= line]
         tainted: set[ast.AST] = {made} if isinstance(made, ast.Call) else set()
         for _ in range(3):  # names of names of names
             for n in nodes:
@@ -89,7 +90,7 @@ class _Handed:
         end = getattr(made, "end_lineno", 0) if isinstance(made, ast.For) else getattr(made, "lineno", 0)
         behind = [n for n in nodes if getattr(n, "lineno", 0) > end or isinstance(made, ast.Call)]
         found = handed_out(module, behind, holds, lambda f: _calls_collective(module, f, 0, set()))
-        return found or reckoned(_own(module.scope(made)), holds) or as_a_value(module)
+        return found or reckoned(own_nodes(module.scope(made)), holds) or as_a_value(module)
 
     def _combines(self, module: Module, call: ast.Call, names: set[str], tainted: set[ast.AST]) -> bool:
         """Whether a call that is given such a value, or is a method of what holds one, combines values."""
@@ -132,17 +133,6 @@ def _calls_collective(module: Module, function: ast.AST, depth: int, seen: set[a
         if any(_calls_collective(home, f, depth + 1, seen) for f in home.called_functions(n)):
             return True
     return False
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, lambda or module without those of the functions and classes in it."""
-    body = getattr(scope, "body", [])
-    stack: list[ast.AST] = list(body) if isinstance(body, list) else [body]
-    while stack:
-        node = stack.pop()
-        yield node
-        if not isinstance(node, (*_Functions, ast.ClassDef)):
-            stack.extend(ast.iter_child_nodes(node))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
