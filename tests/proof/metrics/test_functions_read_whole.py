@@ -12,6 +12,7 @@ from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options
 from shardfix.config import Config
 from shardfix.engine import migrate
+from shardfix.proof.metrics.apart import makes_a_value
 from shardfix.proof.metrics.closed import strange
 
 SCORES = """\
@@ -150,6 +151,39 @@ def test_nothing_is_strange_in_what_goes_by_what_it_is_given(body: str) -> None:
 def test_what_may_be_of_another_rank_or_by_chance_is_named_with_its_place(body: str, what: str) -> None:
     found = reached(body)
     assert found.startswith(f"{what} (scores.py:")
+
+
+TABLES = """\
+import numpy as np
+import pandas as pd
+import shared
+table = pd.DataFrame(rows)
+table = table.head(3)
+board = shared.Board(rows)
+if some:
+    either = pd.DataFrame(rows)
+else:
+    either = shared.Board(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        pytest.param("table.describe()", True, id="a table"),
+        pytest.param("pd.DataFrame(rows).groupby(0).nth(1)", True, id="a chain"),
+        pytest.param("board.describe()", False, id="an object that is not seen"),
+        pytest.param("either.describe()", False, id="either of them"),
+        pytest.param("unseen.describe()", False, id="a name that is not bound"),
+    ],
+)
+def test_methods_of_a_library_s_objects_make_values(call: str, value: bool) -> None:
+    module = parse("train.py", f"{TABLES}{call}\n")
+    link({"train.py": module})
+    last = module.tree.body[-1]
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Call)
+    assert makes_a_value(module, last.value) == value
 
 
 PROGRAM = """\

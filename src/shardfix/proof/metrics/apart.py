@@ -74,6 +74,8 @@ _KEEPS = frozenset(
         *("save_checkpoint", "title", "plot", "display", "print", "setdefault", "insert", "sort", "add_histogram"),
     }
 )
+# Libraries whose objects have such methods only.
+_OBJECTS = frozenset({"pandas", "numpy", "collections", "csv", "io", "pathlib", "tabulate", "matplotlib", "decimal"})
 _SPEAKS = ("torch.distributed", "multiprocessing", "torch.multiprocessing", "mpi4py", "horovod", "getattr")
 _DEPTH = 4  # functions in functions that are looked into
 
@@ -117,7 +119,9 @@ def makes_a_value(module: Module, node: ast.Call) -> bool:
         return plain or bool(heads & _LIBRARIES)
     if heads & _LIBRARIES:
         return not any(q.startswith(_SPEAKS) for q in module.callee(node))
-    return last_name(node.func) in _METHODS and not module.instances(node.func)
+    if last_name(node.func) in _METHODS and not module.instances(node.func):
+        return True
+    return isinstance(node.func, ast.Attribute) and _of_library(module, node.func.value)
 
 
 def only_keeps(values: Values, node: ast.Call) -> bool:
@@ -131,8 +135,26 @@ def only_keeps(values: Values, node: ast.Call) -> bool:
     if functions:
         return all(speaks(module.home(f), f, 1) is None for f in functions)
     if isinstance(node.func, ast.Attribute):
-        return node.func.attr in _KEEPS or bool({q.partition(".")[0] for q in module.callee(node)} & _LIBRARIES)
+        if node.func.attr in _KEEPS or bool({q.partition(".")[0] for q in module.callee(node)} & _LIBRARIES):
+            return True
+        return _of_library(module, node.func.value)
     return makes_a_value(module, node)
+
+
+def _of_library(module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an object is seen to be one of a library that knows no ranks: a table of pandas, an array."""
+    if isinstance(node, ast.Call):
+        heads = {q.partition(".")[0] for q in module.callee(node)}
+        if heads or not isinstance(node.func, ast.Attribute) or depth >= _DEPTH:
+            return bool(heads) and heads <= _OBJECTS
+        return _of_library(module, node.func.value, depth + 1)
+    if not isinstance(node, ast.Name) or depth >= _DEPTH:
+        return False
+    made = list(module.bindings.reaching(node))
+    return bool(made) and all(
+        d.kind == "assign" and d.index is None and d.value is not None and _of_library(module, d.value, depth + 1)
+        for d in made
+    )
 
 
 def _handed_on(module: Module, node: ast.expr) -> bool:

@@ -17,7 +17,7 @@ _MADE_BY = frozenset({"from_pretrained", "from_config"})
 _WRAPS = frozenset({"DistributedDataParallel", "DataParallel", "DDP", "compile", "unwrap_model", "prepare_model"})
 _SAME = frozenset({"to", "cuda", "cpu", "eval", "train", "half", "float", "bfloat16"})
 _PADS = frozenset({"pad_across_processes"})
-_DEPTH = 6  # assignments and calls that a model is followed back through
+_DEPTH = 12  # assignments and calls that a model is followed back through
 
 
 def fixed_widths(module: Module, loop: ast.For) -> bool:
