@@ -71,6 +71,57 @@ def test_shares_that_may_be_others(shares: str, before: str) -> None:
     assert "its sampler is not seen to share the samples among all ranks" in report.why
 
 
+CLASS = "class Job:\n    def {}(self):\n        validate(model, val_loader)\n"
+LOGGER = "def make(rank):\n    if rank == 0:\n        return open('log')\nargs.log = make(rank)\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("import submitit\n" + CLASS.format("__call__") + "executor.submit(Job())\n", id="a job"),
+        pytest.param(
+            "def run():\n    pass\n" + CLASS.format("run") + "run()\njob = make()\njob.run()\n",
+            id="a method, and a function of its name",
+        ),
+        pytest.param("if args.gpu is not None:\n    validate(model, val_loader)\n", id="a gpu is given to all"),
+    ],
+)
+def test_what_all_ranks_come_to(call: str) -> None:
+    assert codes(program(call=call)) == [["SHD305"]]
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        pytest.param(
+            "import submitit\n" + CLASS.format("__call__") + "hand(Job())\n",
+            "what runs `__call__` is not seen",
+            id="an object that is handed on",
+        ),
+        pytest.param(
+            "import submitit\n" + CLASS.format("__call__") + "job = Job()\nexecutor.submit(job)\nhand(job)\n",
+            "what runs `__call__` is not seen",
+            id="a job that is handed on too",
+        ),
+        pytest.param(
+            LOGGER + "if args.log is not None:\n    validate(model, val_loader)\n",
+            "`args.log is not None` is not seen to be alike on all",
+            id="what one rank makes is there",
+        ),
+        pytest.param(
+            "way = torch.no_grad()\nfor _ in range(3):\n    with way:\n        validate(model, val_loader)\n"
+            "    way = way\n",
+            "what `with way` does on each rank is not known",
+            id="a context that is made of itself",
+        ),
+    ],
+)
+def test_what_perhaps_not_all_ranks_come_to(call: str, why: str) -> None:
+    (report,) = planned(program(call=call)).reports
+    assert report.changes == ()
+    assert why in report.why
+
+
 def test_a_version_is_that_of_all_ranks() -> None:
     call = "if torch.__version__ > '1':\n    validate(model, val_loader)\n"
     assert codes(program(call=call)) == [["SHD305"]]

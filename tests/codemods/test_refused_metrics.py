@@ -33,6 +33,7 @@ HELD = (
     "    def update(self, **kwargs):\n        for k, v in kwargs.items():\n            self.meters[k].update(v)\n"
     "    def synchronize(self):\n        for m in self.meters.values():\n            m.all_reduce()\n"
 )
+BAR = "class Bar:\n    def update(self, n=1):\n        print(n)\n"
 BOARD = "class Board:\n    def display(self, i):\n        print(i)\n"
 
 
@@ -103,6 +104,13 @@ def holding(value: str) -> str:
             id="turned losses one by one",
         ),
         pytest.param(program("k += (y if args.all else x).sum()", "k = 0", ", k"), id="chosen by a setting"),
+        pytest.param(program("k += (y[:, 0] > 0).sum()", "k = 0", ", k"), id="a column of rows"),
+        pytest.param(program("pbar.update()", "pbar = Bar()", head=BAR), id="a bar of the project that moves on"),
+        pytest.param(
+            program("for c in range(3):\n    if c > args.c:\n        break\n    k += (y == c).sum()", "k = 0", ", k"),
+            id="left early in a loop over classes",
+        ),
+        pytest.param(program(behind="for c in range(3):\n    print(len(loader) * c)"), id="progress is shown"),
         pytest.param(program("p = np.concatenate((p, y))", "p = np.zeros(0)", ", p"), id="joined by numpy"),
         pytest.param(program(head=NET.format("h = torch.stack([x, x])\n        return h.sum(0)")), id="a model of two"),
         pytest.param(holding("time.time()"), id="times by name"),
@@ -182,6 +190,26 @@ def test_what_is_put_together(text: str) -> None:
             program("p = mine.concatenate((p, y))", "p = np.zeros(0)", ", p", "import mine\n"),
             "`p` of the batch before is read",
             id="joined by another library",
+        ),
+        pytest.param(
+            program(behind="for c in costs:\n    print(len(loader) * c)"),
+            "the number of batches is read",
+            id="a cost by the number of batches is shown",
+        ),
+        pytest.param(
+            program("k += (y[..., 0] > 0).sum()", "k = 0", ", k"),
+            "`y[..., 0]` is not seen to be a sum",
+            id="the last dimension, perhaps the samples'",
+        ),
+        pytest.param(
+            program("a = (x, y)\nk += a[5].sum()", "k = 0", ", k"),
+            "`a[5]` is not seen to be a sum",
+            id="past the end of a pair",
+        ),
+        pytest.param(
+            program("pbar.update(y.sum())", "pbar = Bar()", head=BAR),
+            "`pbar.update` is told of the batch",
+            id="a bar of the project that is told of the batch",
         ),
         pytest.param(program("k += not y", "k = 0", ", k"), "`not y` is not seen to be a sum", id="not of a batch"),
         pytest.param(holding(LOSS), f"`{LOSS}` is a mean over the batch", id="a mean by name"),
