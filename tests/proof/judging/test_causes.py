@@ -22,7 +22,11 @@ def test_a_cause_is_a_sentence_and_a_remedy(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["judging/faults.py", "judging/verdicts.py", "judging/endings.py", "judging/judge.py", "running/factory.py"]
+    "name",
+    [
+        *("judging/faults.py", "judging/verdicts.py", "judging/endings.py", "judging/judge.py", "judging/control.py"),
+        *("judging/unchanged.py", "running/factory.py"),
+    ],
 )
 def test_every_code_that_a_judge_gives_is_known(name: str) -> None:
     text = (HOUSE / name).read_text("utf-8")
