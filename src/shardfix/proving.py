@@ -39,7 +39,7 @@ _EXPECTED = {
     "SHD506": "shuffled-eval",
 }
 # Changes that put a metric together from all ranks: it is run too.
-_METRICS = ("SHD305", "SHD306", "SHD506", "SHD507", "SHD509")
+_METRICS = ("SHD305", "SHD306", "SHD506", "SHD507", "SHD508", "SHD509")
 # Those that mend some of the values of a loop only.
 _PARTIAL = ("SHD507", "SHD509")
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")

@@ -94,6 +94,7 @@ def reached(body: str) -> str:
             "        rows.setdefault(k, []).append(v)\n    return len(rows)",
             id="a file that is read",
         ),
+        pytest.param("    return open(os.path.dirname(__file__) + '/stops').read()", id="a file beside its own"),
         pytest.param(
             "    c = Counter(2)\n    for p in preds:\n        c.add(len(p))\n    return c.total",
             id="a class of its own",
@@ -230,3 +231,24 @@ def test_a_file_that_speaks_of_no_loader_is_read_for_what_it_makes_of_a_metric(
     config = Config(tmp_path, Options(sanitizer="off"))
     (proof,) = migrate([], config=config, write=False, verify="yes", timeout=100).proofs
     assert (proof.verdict, proof.reasons[0][: len(why)]) == (verdict, why)
+
+
+@pytest.mark.parametrize(
+    ("inner", "verdict"),
+    [
+        pytest.param("len(preds)", "proven", id="closed"),
+        pytest.param("shared.board.put(len(preds))", "unproven", id="open"),
+    ],
+)
+def test_what_a_statement_calls_that_is_not_run_is_read_too(tmp_path: Path, inner: str, verdict: str) -> None:
+    behind = "total = 0\nfor p in preds:\n    if p:\n        total += scores.score([p])\nprint(total)\n"
+    (tmp_path / "train.py").write_text(PROGRAM.replace("print(scores.score(preds))\n", behind))
+    (tmp_path / "scores.py").write_text(f"import shared\n\n\ndef score(preds):\n    return {inner}\n")
+    config = Config(tmp_path, Options(sanitizer="off"))
+    (proof,) = migrate([], config=config, write=False, verify="yes", timeout=100).proofs
+    assert proof.verdict == verdict
+    if verdict == "unproven":
+        assert proof.reasons[0] == (
+            "assumed: `scores.score([p])` makes nothing of other ranks' values, though what `shared.board.put`"
+            " (scores.py:5) may do is not known"
+        )

@@ -28,6 +28,7 @@ _APART = (
     *("sys.modules", "sys.argv", "sys.stdin", "sys.setprofile", "sys.settrace", "sys.meta_path", "sys.path"),
     *("functools.partialmethod", "operator.attrgetter", "operator.methodcaller", "gc."),
 )
+_OF_FILES = frozenset({"__file__", "__name__", "__doc__"})  # which every rank has alike
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _BUILTINS = BUILTINS | frozenset(
     {"print", "repr", "isinstance", "issubclass", "type", "format", "iter", "next", "map", "filter", "frozenset"}
@@ -83,6 +84,8 @@ class _Reading:
         found = module.bindings.reaching(n)
         if not found and isinstance(within, (*_FUNCTIONS, ast.ClassDef)) and _binds(within, n.id):
             return True  # `self` in `self.total = 0`
+        if not found and n.id in _OF_FILES:
+            return True
         if not found:
             known = module.qualify(n)
             return bool(known) and all(self._named(module, q) for q in known)
