@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from shardfix.analysis.code.calling import Function, derived_classes
 from shardfix.analysis.code.decorators import gives_its_result
@@ -23,96 +22,10 @@ from shardfix.analysis.code.objects import (
 )
 from shardfix.analysis.loaders.known_calls import HARMLESS, ITERATES, PROGRESS
 from shardfix.analysis.loaders.rebinding import Rebinding, always_before, rebindings, replaced
+from shardfix.analysis.loaders.uses import ANY, ITERATOR, Flow, Selector, State, Use, UseKind
 from shardfix.analysis.programs.accelerators import is_accelerator, is_prepare, is_trainer_hook
 
-UseKind = Literal[
-    "prepare",
-    "iterate",
-    "next",
-    "attribute",
-    "argument",
-    "handed",
-    "escape",
-    "returned",
-    "length",
-    "sanitize",
-    "unpadded",
-    "discarded",
-]
-Selector = int | str
-ANY = "*"
-ITERATOR = "~"
 _LIMIT = 4000  # steps; a value that goes further than this is reported as escaping
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Use:
-    """One use of the value.
-
-    Args:
-        kind: what happens to it; ``argument`` of a call that is not seen into, ``handed`` to one that is followed.
-        node: the loop, call, attribute or other node that uses it; it may stand in another file.
-        value: the expression that stands for the value there.
-        prepared: the ``prepare`` call it went through before, if any.
-        calls: the calls through whose parameters it came here, outermost first.
-    """
-
-    kind: UseKind
-    node: ast.AST
-    value: ast.expr
-    prepared: ast.Call | None
-    calls: tuple[ast.Call, ...]
-    state: _State = field(repr=False)
-
-    @property
-    def via(self) -> tuple[ast.expr, ...]:
-        """The expressions that stood for the value on its way here, from the construction on."""
-        found: list[ast.expr] = []
-        state: _State | None = self.state
-        while state is not None:
-            found.append(state.node)
-            state = state.before
-        return tuple(dict.fromkeys(reversed(found)))
-
-
-@dataclass(frozen=True, eq=False)
-class Flow:
-    """All uses of a value in the project.
-
-    Args:
-        uses: what becomes of it, in the order in which it is found.
-        aliases: the expressions that stand for it.
-        bounded: whether it goes through more code than is followed.
-        lost: the qualified names of what it is handed to that no parsed file of the project defines.
-    """
-
-    uses: tuple[Use, ...]
-    aliases: frozenset[ast.expr]
-    bounded: bool = False
-    lost: frozenset[str] = frozenset()
-
-    def of(self, *kinds: UseKind) -> list[Use]:
-        """The uses of some kinds."""
-        return [u for u in self.uses if u.kind in kinds]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _State:
-    """An expression, how the value is got at from it (``loaders["train"]``), and how it came there."""
-
-    node: ast.expr
-    access: tuple[Selector, ...] = ()
-    prepared: ast.Call | None = None
-    calls: tuple[ast.Call, ...] = ()
-    before: _State | None = field(default=None, repr=False)
-
-    def at(self, node: ast.expr, access: tuple[Selector, ...] | None = None) -> _State:
-        """The value at the next expression on its way."""
-        return _State(node, self.access if access is None else access, self.prepared, self.calls, self)
-
-    def held(self, access: tuple[Selector, ...]) -> _State:
-        """The value at the same expression, got at otherwise."""
-        return replace(self, access=access)
 
 
 def follow(
@@ -133,7 +46,7 @@ def follow(
 
 def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...], only: ast.expr | None = None) -> Flow:
     walker = _Walker(module, prepare_functions, only)
-    walker.push(_State(origin))
+    walker.push(State(origin))
     steps = 0
     while walker.queue and steps < _LIMIT:
         walker.step(walker.queue.popleft())
@@ -148,7 +61,7 @@ class _Walker:
         self.module = module  # answers for the nodes of every file
         self.only = only
         self.prepare_functions = prepare_functions
-        self.queue: deque[_State] = deque()
+        self.queue: deque[State] = deque()
         self.seen: set[tuple[ast.expr, tuple[Selector, ...], bool, tuple[ast.Call, ...]]] = set()
         self.uses: list[Use] = []
         self.aliases: set[ast.expr] = set()
@@ -157,13 +70,13 @@ class _Walker:
         self.rebound: dict[Module, list[Rebinding]] = {}
         self.crowded = False
 
-    def push(self, state: _State) -> None:
+    def push(self, state: State) -> None:
         key = (state.node, state.access, state.prepared is not None, state.calls)
         if key not in self.seen and len(state.access) <= 4 and not self.prepared_in_place(state):
             self.seen.add(key)
             self.queue.append(state)
 
-    def prepared_in_place(self, state: _State) -> bool:
+    def prepared_in_place(self, state: State) -> bool:
         """Whether the raw value is no longer in a container: prepare() has replaced it by what it makes of it."""
         if not state.access or state.prepared is not None or not isinstance(state.node, (ast.Name, ast.Attribute)):
             return False
@@ -172,7 +85,7 @@ class _Walker:
             self.rebound[m] = rebindings(m, self.prepare_functions)
         return bool(self.rebound[m]) and replaced(m, self.rebound[m], state.node, state.access[0])
 
-    def use(self, kind: UseKind, node: ast.AST, state: _State) -> None:
+    def use(self, kind: UseKind, node: ast.AST, state: State) -> None:
         key = (kind, node, state.prepared is not None)
         if key not in self.used:
             self.used.add(key)
@@ -180,7 +93,7 @@ class _Walker:
 
     # -- one step --------------------------------------------------------------------------------------------
 
-    def step(self, s: _State) -> None:
+    def step(self, s: State) -> None:
         m, node = self.module, s.node
         if s.access == ():
             self.aliases.add(node)
@@ -232,14 +145,14 @@ class _Walker:
         elif isinstance(parent, ast.Expr):
             self.use("discarded", parent, s)
 
-    def managed(self, s: _State, item: ast.withitem) -> None:
+    def managed(self, s: State, item: ast.withitem) -> None:
         """``with make() as loader:`` for a function that yields the loader."""
         if s.access[:1] == (ANY,) and item.optional_vars is not None:
             self.assign(s.held(s.access[1:]), item.optional_vars)
         elif item.optional_vars is not None:
             self.use("escape", item, s)
 
-    def starred(self, s: _State, starred: ast.Starred) -> None:
+    def starred(self, s: State, starred: ast.Starred) -> None:
         outer = self.module.parents[starred]
         if isinstance(outer, ast.Call) and s.access:
             place = s.access[0]
@@ -257,7 +170,7 @@ class _Walker:
         elif isinstance(outer, (ast.Tuple, ast.List)):
             self.push(s.at(outer, (ANY, *s.access[1:])))
 
-    def container(self, s: _State, parent: ast.Tuple | ast.List | ast.Set, position: int) -> None:
+    def container(self, s: State, parent: ast.Tuple | ast.List | ast.Set, position: int) -> None:
         outer = self.module.parents[parent]
         if (
             isinstance(outer, ast.Assign)
@@ -274,7 +187,7 @@ class _Walker:
 
     # -- targets ---------------------------------------------------------------------------------------------
 
-    def assign(self, s: _State, target: ast.expr) -> None:
+    def assign(self, s: State, target: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             for i, element in enumerate(target.elts):
                 inner = element.value if isinstance(element, ast.Starred) else element
@@ -292,12 +205,12 @@ class _Walker:
             selector = index.value if isinstance(index, ast.Constant) and isinstance(index.value, (str, int)) else ANY
             self.stored(s, target.value, selector)
 
-    def definition(self, s: _State, target: ast.expr, key: str) -> None:
+    def definition(self, s: State, target: ast.expr, key: str) -> None:
         for d in self.module.bindings.definitions_at(target, key):
             for reader in [*self.module.bindings.readers(d), *imported_loads(self.module, d)]:
                 self.push(s.at(reader))
 
-    def object_attribute(self, s: _State, target: ast.Attribute) -> None:
+    def object_attribute(self, s: State, target: ast.Attribute) -> None:
         """``x.attribute = value``: the loads of that attribute on the same object in other places."""
         m = self.module
         cls = m.class_of(target)
@@ -338,7 +251,7 @@ class _Walker:
         return not standing or any(d in standing for d in m.bindings.definitions_at(target, key))
 
     def prepared_later(
-        self, s: _State, cls: ast.ClassDef, attribute: str, target: ast.Attribute | None = None
+        self, s: State, cls: ast.ClassDef, attribute: str, target: ast.Attribute | None = None
     ) -> list[ast.AST]:
         """The calls that prepare an attribute of a class's instances and put what they return in its place.
 
@@ -379,7 +292,7 @@ class _Walker:
         statements = [d.statement for d in self.module.bindings.reaching(load)]
         return any(isinstance(s, ast.stmt) and always_before(self.module, s, load) for s in statements)
 
-    def stored(self, s: _State, container: ast.expr, selector: Selector) -> None:
+    def stored(self, s: State, container: ast.expr, selector: Selector) -> None:
         """``container[key] = value`` or ``container.append(value)``: the container's other loads hold the value."""
         m = self.module
         access = (selector, *s.access)
@@ -402,7 +315,7 @@ class _Walker:
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def argument(self, s: _State, call: ast.Call, argument: ast.AST) -> None:
+    def argument(self, s: State, call: ast.Call, argument: ast.AST) -> None:
         m = self.module.home(call)
         if argument is call.func:
             return
@@ -463,7 +376,7 @@ class _Walker:
         func = call.args[0] if call.args else None
         return isinstance(func, ast.Attribute) and func.attr == "prepare" and is_accelerator(m, func.value)
 
-    def handed(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
+    def handed(self, s: State, call: ast.Call, argument: ast.AST) -> bool:
         """Follow a value into the functions that a call of the project runs; False where one of them is not seen."""
         m = self.module
         functions = m.called_functions(call)
@@ -505,7 +418,7 @@ class _Walker:
             return None, ()
         return variable, (sum(m.parameter_of(function, call, a) is None for a in before),)
 
-    def named(self, s: _State, call: ast.Call, argument: ast.AST) -> bool:
+    def named(self, s: State, call: ast.Call, argument: ast.AST) -> bool:
         """A value put into a named tuple or a namespace is got at by position and by its field's name."""
         names = named_fields(self.module, call)
         if names is None or (isinstance(argument, ast.keyword) and argument.arg is None):
@@ -522,7 +435,7 @@ class _Walker:
             self.push(s.at(call, (names.index(field), *s.access)))
         return True
 
-    def unseen(self, s: _State, call: ast.Call) -> None:
+    def unseen(self, s: State, call: ast.Call) -> None:
         """A value handed to what is not seen into."""
         m = self.module
         self.lost |= m.qualify(call.func)
@@ -537,7 +450,7 @@ class _Walker:
         else:
             self.use("escape", call, s)
 
-    def prepare(self, s: _State, call: ast.Call, argument: ast.AST) -> None:
+    def prepare(self, s: State, call: ast.Call, argument: ast.AST) -> None:
         self.use("prepare", call, s)
         access = s.access
         starred = any(isinstance(a, ast.Starred) for a in call.args)
@@ -548,13 +461,13 @@ class _Walker:
 
     # -- other contexts --------------------------------------------------------------------------------------
 
-    def loop(self, s: _State, loop: ast.For | ast.AsyncFor | ast.comprehension) -> None:
+    def loop(self, s: State, loop: ast.For | ast.AsyncFor | ast.comprehension) -> None:
         if s.access == () or s.access == (ITERATOR,):
             self.use("iterate", loop, s)
         elif s.access:
             self.assign(s.held(s.access[1:]), loop.target)
 
-    def attribute(self, s: _State, attribute: ast.Attribute) -> None:
+    def attribute(self, s: State, attribute: ast.Attribute) -> None:
         m = self.module
         if s.access == ():
             self.use("attribute", attribute, s)
@@ -574,7 +487,7 @@ class _Walker:
             elif attribute.attr == "copy":
                 self.push(s.at(call))
 
-    def subscript(self, s: _State, subscript: ast.Subscript) -> None:
+    def subscript(self, s: State, subscript: ast.Subscript) -> None:
         if subscript.value is not s.node or not s.access or not isinstance(subscript.ctx, ast.Load):
             return
         index = subscript.slice
@@ -585,7 +498,7 @@ class _Walker:
         elif wanted == ANY or not exact or (isinstance(index, ast.Constant) and index.value == wanted):
             self.push(s.at(subscript, s.access[1:]))
 
-    def returned(self, s: _State, statement: ast.AST, access: tuple[Selector, ...]) -> None:
+    def returned(self, s: State, statement: ast.AST, access: tuple[Selector, ...]) -> None:
         m = self.module
         function = m.function(statement)
         if function is None:
@@ -608,3 +521,6 @@ class _Walker:
             return
         if not callers or is_trainer_hook(m.home(function), function):
             self.use("returned", function, s)
+
+
+__all__ = ["Flow", "Use", "UseKind", "follow"]
