@@ -72,6 +72,10 @@ def test_shares_that_may_be_others(shares: str, before: str) -> None:
 
 
 CLASS = "class Job:\n    def {}(self):\n        validate(model, val_loader)\n"
+MADE = (
+    "def make(rank):\n    if rank == 0:\n        return open('log')\ndef outer(rank):\n    return {}\n"
+    "log = outer(rank)\nif log:\n    validate(model, val_loader)\n"
+)
 LOGGER = "def make(rank):\n    if rank == 0:\n        return open('log')\nargs.log = make(rank)\n"
 
 
@@ -83,6 +87,12 @@ LOGGER = "def make(rank):\n    if rank == 0:\n        return open('log')\nargs.l
             "def run():\n    pass\n" + CLASS.format("run") + "run()\njob = make()\njob.run()\n",
             id="a method, and a function of its name",
         ),
+        pytest.param(CLASS.format("__call__") + "job = Job()\njob()\n", id="an object that is called"),
+        pytest.param("if args.k in [1, 2]:\n    validate(model, val_loader)\n", id="one of some numbers"),
+        pytest.param(
+            "conf = load('a.yaml')\nif conf.last:\n    validate(model, val_loader)\n", id="settings that are read"
+        ),
+        pytest.param(MADE.format("3"), id="what a function gives to all"),
         pytest.param("if args.gpu is not None:\n    validate(model, val_loader)\n", id="a gpu is given to all"),
     ],
 )
@@ -103,6 +113,35 @@ def test_what_all_ranks_come_to(call: str) -> None:
             "what runs `__call__` is not seen",
             id="a job that is handed on too",
         ),
+        pytest.param(
+            "import concurrent.futures\n" + CLASS.format("__call__") + "executor.submit(Job())\n",
+            "what runs `__call__` is not seen",
+            id="a job of another library",
+        ),
+        pytest.param(
+            CLASS.format("__call__") + "job = Job()\njob()\njobs = [job]\n",
+            "what runs `__call__` is not seen",
+            id="an object that is called, and kept",
+        ),
+        pytest.param(
+            "if 3 in [rank, 2]:\n    validate(model, val_loader)\n",
+            "`3 in [rank, 2]` is not seen to be alike",
+            id="one of some ranks",
+        ),
+        pytest.param(
+            "import random\nconf = random.choice([a, b])\nif conf.last:\n    validate(model, val_loader)\n",
+            "`conf.last` is not seen to be alike",
+            id="settings that are drawn",
+        ),
+        pytest.param(
+            "with open('a.yaml') as conf:\n    if conf.last:\n        validate(model, val_loader)\n",
+            "`conf.last` is not seen to be alike",
+            id="a file by a name of settings",
+        ),
+        pytest.param(
+            MADE.format("make(rank)"), "`log` is not seen to be alike", id="what one rank makes is given back"
+        ),
+        pytest.param(MADE.format("LOG"), "`log` is not seen to be alike", id="what is not seen is given back"),
         pytest.param(
             LOGGER + "if args.log is not None:\n    validate(model, val_loader)\n",
             "`args.log is not None` is not seen to be alike on all",
@@ -133,6 +172,15 @@ def test_a_platform_is_not_seen_to_be() -> None:
     ).reports
     assert report.changes == ()
     assert "`sys.platform > 'a'` is not seen to be alike on all" in report.why
+
+
+@pytest.mark.parametrize("body", ["kept[i] = y\n", "loss.backward()\n"])
+def test_the_line_of_a_sharded_evaluation_that_is_not_understood(body: str) -> None:
+    text = program(SHARDED.format("None")).replace("        n +=", f"        {body}        n +=")
+    (report,) = planned(text).reports
+    (finding,) = report.findings
+    assert (finding.code, report.changes) == ("SHD503", ())
+    assert finding.evidence[-1].location.line == 13
 
 
 def test_a_data_set_of_several_lines_moves_as_it_is_unless_a_text_in_it_has_several() -> None:

@@ -104,6 +104,15 @@ def holding(value: str) -> str:
             id="turned losses one by one",
         ),
         pytest.param(program("k += (y if args.all else x).sum()", "k = 0", ", k"), id="chosen by a setting"),
+        pytest.param(
+            program("o = model(x)\nk += (o.view(o.shape[0], -1).argmax(-1) == y).sum()", "k = 0", ", k"),
+            id="a row each",
+        ),
+        pytest.param(
+            program("for i in range(len(y)):\n    r = x[i]\n    r[1:3] = 0\n    k += int(r.sum())", "k = 0", ", k"),
+            id="part of each row set",
+        ),
+        pytest.param(program(before="if len(loader):\n    print('some')"), id="what is shown by the number of batches"),
         pytest.param(program("k += (y[:, 0] > 0).sum()", "k = 0", ", k"), id="a column of rows"),
         pytest.param(program("pbar.update()", "pbar = Bar()", head=BAR), id="a bar of the project that moves on"),
         pytest.param(
@@ -210,6 +219,18 @@ def test_what_is_put_together(text: str) -> None:
             program("pbar.update(y.sum())", "pbar = Bar()", head=BAR),
             "`pbar.update` is told of the batch",
             id="a bar of the project that is told of the batch",
+        ),
+        pytest.param(
+            program("o = model(x)\nk += (o.view(m, -1).argmax(-1) == y).sum()", "k = 0", ", k"),
+            "is not seen to be a sum",
+            id="rows of another number",
+        ),
+        pytest.param(
+            program(
+                "for i in range(len(y)):\n    r = x[i]\n    r[: y.max()] = 0\n    k += int(r.sum())", "k = 0", ", k"
+            ),
+            "`int(r.sum())` depends on the whole batch",
+            id="part of each row set by the batch",
         ),
         pytest.param(program("k += not y", "k = 0", ", k"), "`not y` is not seen to be a sum", id="not of a batch"),
         pytest.param(holding(LOSS), f"`{LOSS}` is a mean over the batch", id="a mean by name"),
