@@ -6,22 +6,21 @@ import ast
 from collections import deque
 from dataclasses import replace
 
-from shardfix.analysis.code.calling import Function, derived_classes
+from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.decorators import gives_its_result
 from shardfix.analysis.code.module import Module, attribute_key
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.objects import (
-    constructed_somewhere,
     crowded,
-    family,
     field_of,
     imported_loads,
     instance_loads,
     named_fields,
     self_loads,
 )
+from shardfix.analysis.loaders.attributes import prepared_later, replaced_before, stands, still_raw
 from shardfix.analysis.loaders.known_calls import HARMLESS, ITERATES, PROGRESS
-from shardfix.analysis.loaders.rebinding import Rebinding, always_before, rebindings, replaced
+from shardfix.analysis.loaders.rebinding import Rebinding, rebindings, replaced
 from shardfix.analysis.loaders.uses import ANY, ITERATOR, Flow, Selector, State, Use, UseKind
 from shardfix.analysis.programs.accelerators import is_accelerator, is_prepare, is_trainer_hook
 
@@ -215,21 +214,21 @@ class _Walker:
         m = self.module
         cls = m.class_of(target)
         if isinstance(target.value, ast.Name) and target.value.id == "self" and cls is not None:
-            if self.stands(target):
+            if stands(m, target):
                 prepares = self.prepared_later(s, cls, target.attr, target)
                 for load in self_loads(m, cls, target.attr):
                     # A definition in the load's own method decides, and what prepare() returns replaces the value.
-                    if not m.bindings.reaching(load) and self.still_raw(load, prepares):
+                    if not m.bindings.reaching(load) and still_raw(m, load, prepares):
                         self.push(s.at(load))
             for load in self.loads(cls, target.attr, others=True):
-                if not self.replaced_before(load):
+                if not replaced_before(m, load):
                     self.push(s.at(load))
             return
         made = m.instances(target.value)
         for cls in made:
             prepares = self.prepared_later(s, cls, target.attr, target)
             for load in self.loads(cls, target.attr):
-                if not m.bindings.reaching(load) and self.still_raw(load, prepares):
+                if not m.bindings.reaching(load) and still_raw(m, load, prepares):
                     self.push(s.at(load))
         if not made and attribute_key(target) is None:
             self.use("escape", target, s)
@@ -240,57 +239,13 @@ class _Walker:
         own = [] if others else self_loads(self.module, cls, attribute)
         return [*own, *instance_loads(self.module, cls, attribute)]
 
-    def stands(self, target: ast.Attribute) -> bool:
-        """Whether a method's end leaves the value in ``self.x``."""
-        m = self.module
-        method = m.function(target)
-        key = f"self.{target.attr}"
-        if method is None:
-            return False
-        standing = m.bindings.exit_of(method).get(key, frozenset())
-        return not standing or any(d in standing for d in m.bindings.definitions_at(target, key))
-
     def prepared_later(
         self, s: State, cls: ast.ClassDef, attribute: str, target: ast.Attribute | None = None
     ) -> list[ast.AST]:
-        """The calls that prepare an attribute of a class's instances and put what they return in its place.
-
-        None where a class that is made does not inherit any of them: on its instances the raw value stays.
-        """
-        m = self.module
+        """What puts the prepared value in the place of a raw one in an attribute of a class's instances."""
         if s.prepared is not None:
             return []
-        mine = m.bindings.definitions_at(target, attribute_key(target) or "") if target is not None else frozenset()
-        found: dict[ast.AST, ast.ClassDef] = {}
-        for member in family(m, cls):
-            for d in m.attribute_values(member, attribute):
-                if d not in mine and m.function(d.node) is not None and self.prepares(d.value, attribute):
-                    found[d.value] = member  # type: ignore[index]
-        for d in m.project.stores_named(attribute) if m.project is not None else ():
-            if d not in mine and isinstance(d.node, ast.Attribute) and self.prepares(d.value, attribute):
-                if cls in m.instances(d.node.value):
-                    found[d.value] = cls  # type: ignore[index]
-        made = [c for c in (cls, *derived_classes(m, cls)) if constructed_somewhere(m, c)]
-        if any(found.values()) and not all(set(found.values()) & set(m.lineage(c)) for c in made):
-            return []
-        return list(found)
-
-    def prepares(self, value: ast.expr | None, attribute: str) -> bool:
-        """Whether a value is what prepare() makes of an attribute of this name."""
-        if not isinstance(value, ast.Call) or not is_prepare(self.module.home(value), value, self.prepare_functions):
-            return False
-        return any(isinstance(a, ast.Attribute) and a.attr == attribute for a in value.args)
-
-    def still_raw(self, load: ast.expr, prepares: list[ast.AST]) -> bool:
-        """Whether a load gets the raw value, where calls prepare it: it is their argument, or stands before one."""
-        m = self.module
-        before = [p for p in prepares if m.function(p) is m.function(load) and load.lineno < getattr(p, "lineno", 0)]
-        return not prepares or m.parents[load] in prepares or bool(before)
-
-    def replaced_before(self, load: ast.Attribute) -> bool:
-        """Whether an attribute is assigned anew on every path to a load."""
-        statements = [d.statement for d in self.module.bindings.reaching(load)]
-        return any(isinstance(s, ast.stmt) and always_before(self.module, s, load) for s in statements)
+        return prepared_later(self.module, cls, attribute, self.prepare_functions, target)
 
     def stored(self, s: State, container: ast.expr, selector: Selector) -> None:
         """``container[key] = value`` or ``container.append(value)``: the container's other loads hold the value."""
@@ -386,7 +341,7 @@ class _Walker:
             for cls, name in fields:
                 prepares = self.prepared_later(s, cls, name)
                 for load in self.loads(cls, name) if name else ():
-                    if self.still_raw(load, prepares):
+                    if still_raw(m, load, prepares):
                         self.push(s.at(load))
             if fields and s.access == ():
                 self.use("handed", call, s)
