@@ -12,6 +12,7 @@ from shardfix.codemods.insert_set_epoch import Untold, tell_epoch
 from shardfix.analysis.loaders.generators import seeds_alike
 from shardfix.analysis.loops.accumulation import accumulated
 from shardfix.analysis.model import Change, Finding, Location, Options
+from shardfix.analysis.programs.joining import learn_apart
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import Edit, SetKeyword
@@ -64,14 +65,26 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
     division = divided(site)
     if division is not None and not site.options.unsafe:
         return refuse(site, "SHD930", evidence=(division,))
+    apart = None if site.ownership.targeted else learn_apart(module)
+    if apart is not None and not site.options.unsafe:
+        note = "no wrapped model and no collective is seen in this program"
+        return refuse(site, "SHD936", note=note, evidence=(module.home(apart).evidence(apart),))
+    reasons = (
+        *((_APART,) if apart is not None else ()),
+        *(
+            (f"line {division.location.line} divides the length by the processes again",)
+            if division is not None
+            else ()
+        ),
+    )
     return Change(
         site.location,
         "distribute_train_sampler",
         ("SHD301",),
-        "safe" if division is None else "unsafe",
+        "unsafe" if reasons else "safe",
         "give each rank its own share of the training data",
         tuple(edits),
-        reason="" if division is None else f"line {division.location.line} divides the length by the processes again",
+        reason="; ".join(reasons),
         consequences=(
             "with W processes each rank reads 1/W of the samples an epoch, in 1/W of the steps; until now each read "
             "all of them",
@@ -93,6 +106,7 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
     )
 
 
+_APART = "nothing here joins what the ranks learn: each would train on its share alone"
 _TARGETED = (
     "one process runs as before; the program makes no process group yet: init_process_group has to run before the "
     "sampler is built, else each rank goes on reading everything (the run-time check then raises under torchrun)",

@@ -292,6 +292,14 @@ _ALL = (
         "the loader is built, when a DistributedSampler has taken it, or an item goes by what was read before.",
         "build the loader after the change, or make an item follow from its index alone",
     ),
+    Refusal(
+        "SHD936",
+        "each rank learns for itself",
+        "What joins the ranks' gradients: no wrapped model and no collective is seen. Every rank trains the same model "
+        "on all samples now; sharded, each would train another one on its part, and the saved one has seen no more.",
+        "wrap the model in DistributedDataParallel; where the gradients are joined out of sight, `--unsafe` makes the "
+        "edit",
+    ),
 )
 
 REFUSALS: Mapping[str, Refusal] = {r.code: r for r in _ALL}

@@ -1,0 +1,49 @@
+"""Whether anything joins what the ranks of a program learn: where nothing does, each trains a model of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from shardfix.analysis.code.module import Module
+
+# Wrappers of models, collectives, engines, and how projects call their own: a name is enough not to say that all learn
+# apart.
+_JOINS = re.compile(
+    r"ddp|fsdp|fully_?shard|distributed_?data_?parallel|sharded_?data_?parallel|all_?reduce|^i?reduce$|reduce_?scatter"
+    r"|all_?gather|average_|avg_|sync_?(grad|model|param|weight)|zero_?redundancy|horovod|hvd|deepspeed|bagua|fairscale"
+    r"|apex|parallelize|distribute_|wrap|comm_hook|engine|broadcast",
+    re.IGNORECASE,
+)
+
+
+def learn_apart(module: Module) -> ast.Call | None:
+    """The construction of the optimizer, in a program (as far as imports tell) that has nothing by which gradients or
+    weights of several ranks may come together; None where something does, or no optimizer is made in sight."""
+    program = _together(module)
+    if any(_JOINS.search(name) for m in program for name in _names(m)):
+        return None
+    made = [c for m in program for c in m.calls if any(q.startswith("torch.optim.") for q in m.callee(c))]
+    return next((c for c in made if module.home(c) is module), made[0] if made else None)
+
+
+def _names(module: Module) -> set[str]:
+    loads = [n for n in ast.walk(module.tree) if isinstance(n, (ast.Name, ast.Attribute))]
+    return {n.id if isinstance(n, ast.Name) else n.attr for n in loads if isinstance(n.ctx, ast.Load)}
+
+
+def _together(module: Module) -> list[Module]:
+    """A module, and all that imports lead to and from."""
+    project = module.project
+    if project is None:
+        return [module]
+    found, left = {module.path}, [module.path]
+    while left:
+        path = left.pop()
+        beside = (project.imports.get(path, set()) | project.importers.get(path, set())) - found
+        found |= beside
+        left += beside
+    return [project.modules[path] for path in sorted(found)]
+
+
+__all__ = ["learn_apart"]
