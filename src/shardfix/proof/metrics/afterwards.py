@@ -12,7 +12,7 @@ from shardfix.analysis.loops.accumulation import root_of
 from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test
-from shardfix.proof.metrics.apart import only_keeps, speaks
+from shardfix.proof.metrics.apart import makes_a_value, only_keeps, speaks
 from shardfix.proof.metrics.closed import strange
 from shardfix.proof.metrics.collectives import collective, is_collective, only_waits
 from shardfix.proof.metrics.expressions import METHODS, Outside
@@ -133,11 +133,12 @@ class Afterwards:
                 f"`{' '.join(ast.unparse(other).split())}` makes nothing of other ranks' values"
             )
         alone = {n.value for n in nodes if isinstance(n, ast.Expr)}  # whose results nobody takes
-        for inner in (n for n in nodes if isinstance(n, ast.Call) and n not in alone):
-            why = strange(self.known.module, inner) if other is None else ""
-            if why:
+        for inner in (n for n in nodes if isinstance(n, ast.Call) and n not in alone and other is None):
+            if not makes_a_value(self.known.module, inner):
+                why = strange(self.known.module, inner)
+                because = f", though what {why} may do is not known" if why else ""
                 words = f"`{text_of(inner)}` makes nothing of other ranks' values"
-                self.known.resting[made_of] = f"{words}, though what {why} may do is not known"
+                self.known.resting[made_of] = f"{words}{because}"
                 break
         drifts = self.known.drifts(s)
         made: list[ast.stmt] = []

@@ -243,7 +243,8 @@ class Outside:
         read = inlined(self.literal, node, lambda function, n: self._of_all(function, n, depth))
         added = self.literal.functions.keys() - functions
         parts = [*(self.literal.functions[label] for label in added), *([read] if read is not None else [])]
-        if not any(isinstance(n, ast.Name) and n.id in _OF_MODELS for part in parts for n in ast.walk(part)):
+        of_models = any(isinstance(n, ast.Name) and n.id in _OF_MODELS for part in parts for n in ast.walk(part))
+        if read is not None and not of_models:
             return read
         for label in added:
             del self.literal.functions[label]
