@@ -156,6 +156,23 @@ def test_a_loop_in_which_something_may_wait(name: str) -> None:
     assert why in report.why
 
 
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ("        n += model(x).sum().item()\n        kept.append(n)\n", "the running value of `n`"),
+        ("        kept.append((len(kept), y.item()))\n", "it keeps one value for a batch"),
+        ("        if y.item(): kept.append(y.item())\n", "need not add exactly one item for each sample"),
+        ("        n += y.item() - last\n        last = y.item()\n", "`last` of the batch before is read"),
+    ],
+)
+def test_what_goes_by_the_steps_before_is_refused_though_each_is_of_one_sample(step: str, why: str) -> None:
+    text = program("resnet18()", step=step).replace("correct = 0", "n, last, kept = 0, 0, []")
+    (report,) = planned(text.replace("print(correct)", "print(n, kept)")).reports
+    assert report.changes == ()
+    assert why in report.why
+    assert planned(text.replace("print(correct)", "print(kept)")).changes == ()
+
+
 def test_who_gives_the_model_is_asked_in_all_files() -> None:
     engine = (
         "import torch\n@torch.no_grad()\ndef evaluate(model, loader):\n    correct = 0\n    for x, y in loader:\n"

@@ -49,9 +49,7 @@ def _of_samples(accumulator: Accumulator, *, trains: bool) -> Accumulator:
         return replace(accumulator, why="")
     if accumulator.kind == "batch-mean":
         return replace(accumulator, why=why)
-    if accumulator.kind == "by-batch":  # in the dataset's order then
-        return replace(accumulator, kind="samples", why=why)
-    return accumulator
+    return accumulator  # a list with one value for each batch may hold a running sum: read as one of samples it shows
 
 
 def takes_one(size: ast.expr | None) -> bool:
