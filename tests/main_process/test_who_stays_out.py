@@ -441,8 +441,7 @@ def test_the_line_that_stands_in_the_way_is_named(text: str, where: str, words: 
         assert f"line {line_of(program, where.rstrip(chr(10)))}: " in found
 
 
-@pytest.mark.parametrize(("text", "where", "words"), REFUSED)
-def test_without_what_stands_in_the_way_all_are_let_in(text: str, where: str, words: str) -> None:
+def test_without_what_stands_in_the_way_all_are_let_in() -> None:
     plain = HEAD + LOADER + "if rank == 0:\n    print(evaluate(model, val_loader))\n"
     plan = make_plan(link({"train.py": parse("train.py", plain)}), ("train.py",), Options(sanitizer="off", unsafe=True))
     assert [c.codes for c in plan.changes] == [("SHD306",)]
