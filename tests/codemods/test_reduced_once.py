@@ -71,6 +71,16 @@ def test_a_collective_that_the_metric_does_not_reach() -> None:
     assert (change.codes, change.tier) == (("SHD506",), "safe")
 
 
+def test_a_library_that_saves_the_metric_keeps_nothing_of_it() -> None:
+    other = "def train(model):\n    loss = model(1)\n    dist.all_reduce(loss)\n    return loss.item()\n"
+    text = HEAD + other + RUN.replace("{more}", "") + "    return s / n\n"
+    (change,) = planned(
+        text + "def main():\n    acc = run(model, val_loader)\n    torch.save(acc, 'best.pt')\n"
+        "    train(torch.nn.Linear(1, 1))\nmain()\n"
+    ).changes
+    assert (change.codes, change.tier) == (("SHD506",), "safe")
+
+
 def test_a_quotient_that_is_averaged_over_the_ranks() -> None:
     text = HEAD + RUN.replace("{more}", "") + "    acc = torch.tensor(s / n)\n    dist.all_reduce(acc)\n"
     text += "    acc /= dist.get_world_size()\n    return acc.item()\nrun(model, val_loader)\n"

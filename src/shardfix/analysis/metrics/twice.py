@@ -52,7 +52,7 @@ class _Handed:
                         targets = n.targets if isinstance(n, ast.Assign) else [n.target]
                         names |= {name for t in targets for name in _names(t)}
                 elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
-                    if any(_holds(a, names, tainted) for a in arguments_of(n)):
+                    if any(_holds(a, names, tainted) for a in arguments_of(n)) and not _is_import(module, n.func.value):
                         names |= set(_names(n.func.value))  # it may keep them: `results.append(n)`
         for n in nodes:
             if isinstance(n, ast.Call) and n is not made and self._combines(module, n, names, tainted):
@@ -133,6 +133,14 @@ def _calls_collective(module: Module, function: ast.AST, depth: int, seen: set[a
         if any(_calls_collective(home, f, depth + 1, seen) for f in home.called_functions(n)):
             return True
     return False
+
+
+def _is_import(module: Module, node: ast.expr) -> bool:
+    """``torch`` in ``torch.save(results, path)``, and ``torch.nn``: no object of the program's that may keep them."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    found = list(module.bindings.reaching(node)) if isinstance(node, ast.Name) else []
+    return bool(found) and all(d.kind == "import" for d in found)
 
 
 def _names(node: ast.AST) -> Iterator[str]:
