@@ -16,6 +16,7 @@ from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.accumulation import accumulated, same_source
 from shardfix.analysis.loops.learning import does, evaluates
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
+from shardfix.analysis.programs.groups import without_group
 from shardfix.analysis.programs.processes import distributed_test, is_world_size, main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
@@ -228,7 +229,7 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
     if site.kinds & {"parameter", "unknown"}:
         return refuse(site, "SHD902")
     found = site.evaluation
-    built = main_process_guard(site.module, site.call)
+    built = main_process_guard(site.module, site.call) or without_group(site.module, site.call)
     if built is not None and found.guard is None:
         return f"only one process builds it (line {built.lineno}), so it reads everything, as it should"
     if found.guard is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from shardfix.analysis.code.module import Module
@@ -39,6 +40,39 @@ def group_at(module: Module, node: ast.AST) -> Group:
     if not inits or _destroyed(module, node):
         return Group("unknown")
     return _before(module, node, inits, 0)
+
+
+def without_group(module: Module, node: ast.AST) -> ast.expr | None:
+    """The condition around a place in whose other arm the process group is made, in the same function: the place is
+    one process's (``if n_gpus > 1: init_process_group(..)``, and the ``else`` of a second ``if n_gpus > 1``)."""
+    arms = [
+        outer
+        for inner, outer in pairwise((node, *module.around(node)))
+        if isinstance(outer, ast.If) and any(inner is s for s in outer.orelse)
+    ]
+    if not arms:
+        return None
+    home, function = module.home(node), module.function(node)
+    for call in _inits(module):
+        if module.home(call) is not home or module.function(call) is not function:
+            continue
+        for inner, outer in pairwise((call, *home.around(call))):
+            if isinstance(outer, ast.If) and any(inner is s for s in outer.body):
+                found = next((arm.test for arm in arms if _same(home, arm.test, outer.test)), None)
+                if found is not None:
+                    return found
+    return None
+
+
+def _same(module: Module, a: ast.expr, b: ast.expr) -> bool:
+    """Whether two conditions are written alike, of names that hold the same in both places."""
+    if a is b:
+        return True
+    if ast.dump(a) != ast.dump(b):
+        return False
+    names = [[n for n in ast.walk(t) if isinstance(n, ast.Name)] for t in (a, b)]
+    reaching = module.bindings.reaching
+    return all(frozenset(reaching(x)) == frozenset(reaching(y)) for x, y in zip(*names, strict=True))
 
 
 def _shown_by_sampler(module: Module, node: ast.AST) -> Group | None:
