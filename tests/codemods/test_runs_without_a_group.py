@@ -1,4 +1,4 @@
-"""A loader in the arm of a condition in whose other arm the process group is made is one process's, whatever its name."""
+"""A loader in an arm of a condition in whose other arm the process group is made is one process's, by any name."""
 
 from __future__ import annotations
 
