@@ -265,6 +265,16 @@ def accuracy(output, target, topk=(1,)):
             res.append(correct_k.mul_(100.0 / batch_size))
         return res
 """
+SETTING = """
+class Net(torch.nn.Module):
+    def __init__(self, wide):
+        super().__init__()
+        self.{made} = wide
+
+    def forward(self, x):
+        self.{then} = len(x)
+        return x
+"""
 ONE_COUNT = """
 s = 0
 for x, y in val_loader:
@@ -334,12 +344,15 @@ def proofs() -> dict[str, MetricProof]:
         "class Kept:\n    rows = []\n\n    def collect(self, rows, y):\n        self.rows = [*self.rows, len(rows)]\n",
     )
     asked["a model that counts"] = recipe(ONE_COUNT.replace("return s", "return s / model.seen"))
+    wide = ONE_COUNT.replace("return s", "return s / model.module.wide, model.state_dict()")
+    asked["a setting of the model"] = recipe(wide, SETTING.format(made="wide", then="last"))
+    asked["a setting that counts"] = recipe(wide, SETTING.format(made="wide", then="wide"))
     asked["a list that a hook fills"] = recipe(
         ONE_COUNT.replace("for x", "model.register_forward_hook(lambda m, i, o: rows.append(o))\nfor x")
         .replace("s = 0", "rows = []\ns = 0")
         .replace("return s", "return s / len(rows)")
     )
-    pad = "def pad(samples):\n    return torch.utils.data.default_collate(samples)\n"
+    pad = "def pad(samples):\n    return torch.utils.data.default_collate(filled(samples))\n"
     asked["samples put together by the project"] = recipe(ONE_COUNT, pad, collate=", collate_fn=pad")
     asked["means over batches"] = recipe(MEANS)
     asked["means over batches, told so"] = recipe(MEANS, unsafe=True)
@@ -351,7 +364,12 @@ def proofs() -> dict[str, MetricProof]:
 
 OTHERS = (
     *("divided rightly by the caller", "a meter that asks for its group", "a loop over classes in the loop"),
-    *("a model set to evaluation", "a loss that is made elsewhere", "the accuracy that everybody copies"),
+    *(
+        "a setting of the model",
+        "a model set to evaluation",
+        "a loss that is made elsewhere",
+        "the accuracy that everybody copies",
+    ),
 )
 
 
@@ -389,6 +407,7 @@ def test_a_reduction_that_needs_a_group_is_refuted(proofs: dict[str, MetricProof
     [
         ("an object that keeps", "`kept.collect(model(x), y)` keeps nothing that is read behind the loop"),
         ("a model that counts", "the evaluation does not decide `model.seen`"),
+        ("a setting that counts", "the evaluation does not decide `model.module.wide`"),
         ("a list that a hook fills", "the evaluation does not decide `rows`"),
         ("samples put together by the project", "`pad` puts samples together one by one"),
         ("told to an object that is not seen", "`keeper.put(s)` changes nothing of what it is given"),

@@ -72,18 +72,42 @@ for x, y in val_loader:
 s, n = reduced(s, n)
 return s / n
 """
+LAYERS = """
+s = n = 0
+for x, y in val_loader:
+    layers = model.get_layers(x)
+    rows = torch.cat([layer[:, 0] for layer in layers], dim=-1)
+    rows = torch.cat([rows, layers[-1][:, 1:].mean(1)], dim=-1)
+    s += (head(rows).argmax(1) == y).sum().item()
+    n += len(y)
+s, n = reduced(s, n)
+return s / n
+"""
+LOSS_OF_THE_FIRST = """
+s = n = 0
+for x, y in val_loader:
+    outputs = model(x, labels=y)
+    loss = outputs[0]
+    s += (outputs[1].argmax(1) == y).sum().item()
+    n += loss.item()
+s, n = reduced(s, n)
+return s, n
+"""
 RIGHT = {
     "several things": LOSS_OF_SEVERAL,
     "a loss and logits": LOSS_AND_LOGITS,
     "filled up": (PADDED, LISTS),
     "columns": (COLUMNS, LISTS),
     "weighed by the size": BY_SIZE,
+    "layers": LAYERS,
+    "the first of several": LOSS_OF_THE_FIRST,
     "an unknown function": UNKNOWN.replace(" / len(val_loader)", ""),
 }
 WRONG = {
     "several things": (LOSS_OF_SEVERAL, "", "total, tokens = reduced(total, tokens)"),
     "a loss and logits": (LOSS_AND_LOGITS, "", "total, hits, n = reduced(total, hits, n)"),
     "filled up": (PADDED, LISTS, "s = reduced(s)"),
+    "layers": (LAYERS, "", "s, n = reduced(s, n)"),
 }
 OWN = {
     "a sum over each rank's number of batches": MEANS,
@@ -137,6 +161,11 @@ def test_what_goes_by_its_batch_is_not_proven_of_a_change_that_does_not_say_so(
 
 def test_a_change_of_the_order_makes_other_batches_in_one_process_too(proofs: dict[str, MetricProof]) -> None:
     assert proofs["in another order"].verdict == "proven"
+
+
+def test_what_is_gone_through_by_columns_is_a_list_of_layers(proofs: dict[str, MetricProof]) -> None:
+    stand_ins = {s.expression: s.value for s in proofs["right: layers"].stand_ins}
+    assert stand_ins["model.get_layers(x)"] == "a list of what layers give, of which there is one"
 
 
 def test_what_is_taken_for_the_things_that_a_model_gives_is_told(proofs: dict[str, MetricProof]) -> None:

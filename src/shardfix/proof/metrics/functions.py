@@ -82,11 +82,13 @@ def inlined(literal: Literal, node: ast.Call, kept: Kept) -> ast.expr | None:
             untracked=lambda n: refused(inner_known, n),
             depth=literal.depth + 1,
         )
-        before = len(known.assumed)
+        before, stand_ins = len(known.assumed), dict(known.stand_ins)
         try:
             body = inner.block([s for s in function.body if not _is_docstring(s)])
         except Stop:
             del known.assumed[before:]
+            known.stand_ins.clear()
+            known.stand_ins.update(stand_ins)
             return None
         made = ast.parse(f"def {label}(): pass").body[0]
         assert isinstance(made, ast.FunctionDef)

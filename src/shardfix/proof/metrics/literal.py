@@ -86,10 +86,11 @@ class Literal:
             into = next((t for t in targets if isinstance(t, (ast.Tuple, ast.List))), None)
             if into is not None:
                 value = self.outputs.unpacked(s.value, [ast.unparse(e) for e in into.elts], self.value)
-            elif {ast.unparse(t) for t in targets} & self.outputs.several:
-                value = self.outputs.given(s.value, self.value)
+            elif ast.unparse(targets[0]) in self.outputs.several:
+                value = self.outputs.given(s.value, self.value, ast.unparse(targets[0]))
             else:
-                value = self.value(s.value)
+                named = self.outputs.taken(s.value, ast.unparse(targets[0]), self.value)
+                value = named if named is not None else self.value(s.value)
             for target in targets:
                 if target is not into and self.outputs.holds(s.value):
                     self.outputs.names.add(ast.unparse(target))
@@ -180,6 +181,9 @@ class Literal:
             if self.outputs.holds(node.value):
                 self.outputs.whole(node.value, node.slice)
             return ast.Subscript(self.value(node.value), self.value(node.slice), ast.Load())
+        if isinstance(node, ast.Compare) and _asks_for_a_name(node) and not self.known.tracks(node):
+            self.known.stand_ins[text_of(node)] = "True"
+            return ast.Constant(True)
         if isinstance(node, _REBUILT):
             return self._rebuilt(node)
         raise self.known.stop(f"`{text_of(node)}` can't be run as it is", node)
@@ -282,6 +286,12 @@ class Literal:
             raise self.known.stop("keywords are not seen", node)
         keywords = {k.arg: self.value(k.value) for k in node.keywords if k.arg and k.arg not in DROPPED_KEYWORDS}
         return call(function, *args, **keywords)
+
+
+def _asks_for_a_name(node: ast.Compare) -> bool:
+    """``"vit" in args.arch``: a setting that is a text, which is not known."""
+    inside = len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn))
+    return inside and isinstance(node.left, ast.Constant) and isinstance(node.comparators[0], (ast.Name, ast.Attribute))
 
 
 def _names(target: ast.expr) -> ast.expr:

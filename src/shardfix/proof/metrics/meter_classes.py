@@ -132,11 +132,13 @@ def _class(
             methods=frozenset(f.name for f in own),
             called=called,
         )
-        before = len(loop.known.assumed)
+        before, stand_ins = len(loop.known.assumed), dict(loop.known.stand_ins)
         try:
             body.append(_method(literal, function))
         except Stop:
             del loop.known.assumed[before:]
+            loop.known.stand_ins.clear()
+            loop.known.stand_ins.update(stand_ins)
             if function.name in _NEEDED:
                 return None
     made = ast.parse(f"class C_{cls.name}: pass").body[0]

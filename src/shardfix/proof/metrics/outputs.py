@@ -31,13 +31,15 @@ class Outputs:
 
     Attributes:
         names: the variables that hold a whole output, as they are written.
-        several: those of them that hold an output of several things.
+        several: those of them that hold an output of several things; ``layered``: that are gone through, and of which
+            one place is taken, as of a list of what layers give.
     """
 
     known: Known
     kind: Callable[[ast.expr], str]
     names: set[str] = field(default_factory=set)
     several: set[str] = field(default_factory=set)
+    layered: set[str] = field(default_factory=set)
 
     def stand_in(self, node: ast.Call, value: Callable[[ast.expr], ast.expr]) -> ast.expr:
         """A call that is not run, of rows: a model, or a function that is taken for what the analysis takes it for.
@@ -108,10 +110,13 @@ class Outputs:
         unknown = not (receiver is not None and self.known.tracks(receiver)) and not self.known.module.callee(node)
         return unknown and library(self.known, node.func, FUNCTIONS) is None and self.kind(node) in ("", "output")
 
-    def given(self, node: ast.expr, value: Callable[[ast.expr], ast.expr]) -> ast.expr:
+    def given(self, node: ast.expr, value: Callable[[ast.expr], ast.expr], into: str = "") -> ast.expr:
         """A call of a model that gives several things, or another expression."""
         if not isinstance(node, ast.Call) or not self.holds(node):
             return value(node)
+        if into in self.layered:
+            self.known.stand_ins[text_of(node)] = "a list of what layers give, of which there is one"
+            return self._called("LAYERS", node, value)
         self.known.stand_ins[text_of(node)] = (
             "several things: rows for the samples, each by its sample alone, and numbers"
         )
@@ -132,6 +137,16 @@ class Outputs:
                 self.known.numbers[parts] = f"`{n}` of `{text_of(node)}` is {TAKEN['mean']}"
         return parts
 
+    def taken(self, node: ast.expr, into: str, value: Callable[[ast.expr], ast.expr]) -> ast.expr | None:
+        """One of several things, by its place and by what it is called then; None for another expression."""
+        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+            return None
+        if ast.unparse(node.value) not in self.several or "loss" not in into.lower():
+            return None
+        made = call(ast.Attribute(value(node.value), "part", ast.Load()), node.slice, ast.Constant(into))
+        self.known.numbers[made] = f"`{text_of(node)}` is {TAKEN['mean']}"
+        return made
+
     def seen_to_be_several(self, module: Module, inside: Sequence[ast.AST]) -> None:
         """Note the variables whose outputs are unpacked, or known to be several things of which one is taken."""
         for n in inside:
@@ -142,6 +157,8 @@ class Outputs:
             elif isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and isinstance(n.slice, ast.Constant):
                 if isinstance(n.value, ast.Name) and gives_several(module, n.value):
                     self.several.add(n.value.id)
+        self.layered = _columns_of_items(inside) - self.several
+        self.several |= self.layered
 
     def whole(self, node: ast.expr, key: ast.expr | None = None) -> None:
         """A model may give several things: which of them is meant is not known.
@@ -156,3 +173,25 @@ class Outputs:
         )
         if first and self.holds(node) and ast.unparse(node) not in self.several:
             raise self.known.stop(f"which part of `{text_of(node)}` is taken is not known", node)
+
+
+def _columns_of_items(inside: Sequence[ast.AST]) -> set[str]:
+    """The names whose items hold a row for each sample: ``[x[:, 0] for x in out]`` and ``out[-1][:, 1:]``."""
+    found: dict[str, set[str]] = {"turns": set(), "places": set()}
+    for n in inside:
+        if isinstance(n, ast.comprehension) and isinstance(n.target, ast.Name):
+            item = n.target.id
+            if any(_of_all_rows(m) and ast.unparse(m.value) == item for m in inside if isinstance(m, ast.Subscript)):
+                found["turns"].add(ast.unparse(n.iter))
+        elif isinstance(n, ast.Subscript) and _of_all_rows(n) and isinstance(n.value, ast.Subscript):
+            key = n.value.slice
+            number = key.operand if isinstance(key, ast.UnaryOp) else key
+            if isinstance(number, ast.Constant) and type(number.value) is int:
+                found["places"].add(ast.unparse(n.value.value))
+    return found["turns"] & found["places"]
+
+
+def _of_all_rows(node: ast.Subscript) -> bool:
+    """``x[:, 0]``"""
+    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and len(node.slice.elts) > 1 else None
+    return isinstance(first, ast.Slice) and first.lower is None and first.upper is None

@@ -6,7 +6,7 @@ import ast
 
 from shardfix.analysis.code.names import last_name
 
-_PURE = frozenset({"MODEL", "NUMBER", "ANY_ROWS", "UNSURE", "SEVERAL", "CALLED", "FIELD", "float"})
+_PURE = frozenset({"MODEL", "NUMBER", "ANY_ROWS", "UNSURE", "SEVERAL", "LAYERS", "CALLED", "FIELD", "float"})
 _READ = frozenset({"item", "detach", "cpu", "numpy", "mean", "sum", "float", "tolist"})
 
 

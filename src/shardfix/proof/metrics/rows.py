@@ -240,17 +240,39 @@ def MODEL(name: str, *given: Any, **named: Any) -> Any:
     """What a model gives: a row for each row that it is given, which nothing but that row decides."""
     import torch
 
-    tensors = TENSORS([*given, named])
-    number = len(tensors[0])
-    rows = [t.detach().contiguous() for t in tensors if t.ndim and len(t) == number]
+    rows, number = COLUMNS([*given, named])
     shape, _, whole, _, unit, _ = SHAPES[SHAPE[0]]
     middle = 0.0 if unit else 1.0 if whole else 0.5  # that of the labels: differences have either sign
-    seeds = [name.encode() + b"".join(t[i].numpy().tobytes() for t in rows) for i in range(number)]
-    made = torch.stack([RANDOM(seed, shape, "unit" if unit else "normal") + middle for seed in seeds])
+    kind = "unit" if unit else "normal"
+    made = torch.stack([RANDOM(SEED(name, rows, i), shape, kind) + middle for i in range(number)])
     for i in range(number):
-        if any(t[i].numel() > 1 and bool((t[i] == t[i].flatten()[0]).all()) and t[i].max() >= FIRSTS for t in rows):
+        if FIRSTS_IN(rows, i):
             RIGHT(made[i], unit)
     return made - made.mean(0) if TRAINING[0] and number > 1 else made  # as a layer does that norms by its batch
+
+
+def COLUMNS(given: Any) -> tuple[list[Any], int]:
+    """The tensors that hold a row for each sample, and how many samples there are: the first tensor's rows."""
+    tensors = TENSORS(given)
+    number = len(tensors[0])
+    return [t.detach().contiguous() for t in tensors if t.ndim and len(t) == number], number
+
+
+def SEED(name: str, rows: list[Any], place: int) -> bytes:
+    """What one sample's rows decide."""
+    return name.encode() + b"".join(t[place].numpy().tobytes() for t in rows)
+
+
+def FIRSTS_IN(rows: list[Any], place: int) -> float:
+    """The number that one sample's input is of throughout, where it is one of the first samples; else 0."""
+    return max(
+        (
+            float(t[place].max())
+            for t in rows
+            if t[place].numel() > 1 and bool((t[place] == t[place].flatten()[0]).all()) and t[place].max() >= FIRSTS
+        ),
+        default=0.0,
+    )
 
 
 def RIGHT(row: Any, unit: bool) -> None:
@@ -286,7 +308,11 @@ def UNSURE(name: str, place: int, *given: Any, **named: Any) -> Any:
 def ANY_ROWS(name: str, *given: Any, **named: Any) -> Any:
     """What a model gives of rows that may be filled up, and so depend on one another, where that is not said."""
     rows = MODEL(name, *given, **named)
-    return rows - rows.mean(0) if READING[0] == "any" and len(rows) > 1 else rows
+    if READING[0] != "any":
+        return rows
+    inputs, number = COLUMNS([*given, named])
+    whole = b"".join(SEED(name, inputs, place) for place in range(number))
+    return (rows + RANDOM(whole, tuple(rows.shape[1:]), "unit" if SHAPES[SHAPE[0]].unit else "normal")) / 2
 
 
 class SEVERAL(tuple):  # type: ignore[type-arg]
@@ -316,6 +342,27 @@ class SEVERAL(tuple):  # type: ignore[type-arg]
             some.places = self.places[key]
             return some
         return self.part(self.places[key] if isinstance(key, int) else key)
+
+
+class LAYERS(SEVERAL):
+    """A list of what a model's layers give: for each sample a few rows of features. There is one layer."""
+
+    def part(self, key: Any, called: str = "") -> Any:
+        """What one layer gives."""
+        import torch
+
+        rows, number = COLUMNS([*self.given, self.named])
+        made = torch.stack([RANDOM(SEED(f"{self.name} layer", rows, i), (3, 5), "normal") for i in range(number)])
+        for i in range(number):
+            if FIRSTS_IN(rows, i):
+                made[i] = FIRSTS_IN(rows, i)
+        return made
+
+    def __iter__(self) -> Any:
+        return iter([self.part(0)])
+
+    def __len__(self) -> int:
+        return 1
 
 
 def CALLED(value: Any, names: tuple[str, ...]) -> Any:

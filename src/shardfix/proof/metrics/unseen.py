@@ -12,6 +12,7 @@ from shardfix.proof.recipes.choices import text_of
 
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "Counter", "defaultdict"})
 _CHANCE = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "uuid.")
+_WEIGHTS = frozenset({"state_dict", "parameters", "named_parameters"})  # no value of an evaluation
 _NEXT = frozenset({"next", "__next__", "pop", "popleft", "popitem", "send", "readline"})
 
 
@@ -68,13 +69,34 @@ def _may_grow(known: Known, node: ast.Name) -> bool:
 
 def _may_change(known: Known, node: ast.Attribute) -> bool:
     """Whether an attribute may go by the batches: of an object that is told of them, or set by their number."""
-    if ast.unparse(node.value) in known.told_of:
-        return True
+    if ast.unparse(node.value).removesuffix(".module") in known.told_of:
+        outer = known.module.home(node).parents.get(node)
+        if node.attr == "module" and isinstance(outer, ast.Attribute):
+            return False  # what DistributedDataParallel wraps: it is asked of that
+        if isinstance(outer, ast.Call) and outer.func is node and node.attr in _WEIGHTS:
+            return False
+        return not _is_a_setting(known, node.attr)
     cls = known.module.class_of(node)
     if cls is None or ast.unparse(node.value) != "self":
         return False
     values = [d.value for d in known.module.attribute_values(cls, node.attr)]
     return any(isinstance(n, ast.Call) and last_name(n.func) == "len" for v in values if v for n in ast.walk(v))
+
+
+def _is_a_setting(known: Known, attribute: str) -> bool:
+    """Whether all that sets an attribute of this name in the project is a class where it is made."""
+    found = False
+    for module in known.module.fellows:
+        for n in ast.walk(module.tree):
+            if isinstance(n, ast.Attribute) and n.attr == attribute and not isinstance(n.ctx, ast.Load):
+                function, outer = module.scope(n), module.parents[n]
+                own = isinstance(function, ast.FunctionDef) and function.name == "__init__"
+                if not own or not isinstance(outer, (ast.Assign, ast.AnnAssign)):
+                    return False
+                found = True
+            elif isinstance(n, ast.Constant) and n.value == attribute:
+                return False  # it may be set by its name
+    return found
 
 
 __all__ = ["is_given_a_length", "is_of_the_loader", "unseen"]
