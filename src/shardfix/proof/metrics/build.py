@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import INIT_PROCESS_GROUP
+from shardfix.analysis.code.names import INIT_PROCESS_GROUP, arguments_of, last_name
 from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.metrics.collation import collated, gives_lists
+from shardfix.analysis.metrics.literal_length import literal_length
 from shardfix.analysis.metrics.model import Metric
 from shardfix.analysis.metrics.reread import reread
 from shardfix.analysis.metrics.understanding import understand
+from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.sites import Site
 from shardfix.proof.metrics.evaluated import Evaluated, evaluated
 from shardfix.proof.metrics.judge_standing import NOTHING
@@ -25,6 +27,8 @@ from shardfix.proof.recipes.recipe import Sliced, group_of, program
 from shardfix.proof.stop import Stop, Unproven
 
 _WEIGHTED = ("batch-mean", "opaque", "steps")
+_GATHERS = frozenset({"gather_for_metrics"})
+_REPEATS = frozenset({"repeat", "expand"})
 
 
 def metric_recipes(
@@ -129,10 +133,27 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
         rows=rows,
         accelerate=any(sliced.needs_accelerate for _, _, sliced in asked.versions),
         stands=stands,
+        length=literal_length(site.module, site.dataset) if stands else None,
+        repeated=_repeated(asked) if stands else "",
         loose=loose,
         numbers=tuple(dict.fromkeys(n for one in made for n in one.numbers)),
         by_batch_only=tuple(dict.fromkeys(pair for one in made for pair in one.by_batch_only)),
     )
+
+
+def _repeated(asked: _Asked) -> str:
+    """``loss.repeat(n)`` of a mean over the batch that is gathered, as it is written; empty where there is none."""
+    site, use, _ = asked.versions[0]
+    loop = use.node
+    assert isinstance(loop, ast.For)
+    module = site.module.home(loop)
+    values = Values(module, loop, loop, examples=asked.examples)
+    for gathered in (n for n in ast.walk(loop) if isinstance(n, ast.Call) and last_name(n.func) in _GATHERS):
+        for n in (n for a in arguments_of(gathered) for n in ast.walk(a)):
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _REPEATS:
+                if values.of(n.func.value).kind == "mean":
+                    return text_of(n)
+    return ""
 
 
 def _put_together(asked: _Asked) -> tuple[str, ...]:

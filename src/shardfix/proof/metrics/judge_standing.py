@@ -52,12 +52,46 @@ def judge_standing(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricPro
         left += [f"`{name}` is right on rank 0" for name in sorted(compared - differs.keys())[:1]]
         if all(name in recipe.weighted and not any(run.even for run in runs) for name, runs in differs.items()):
             left.append("it may be a mean over batches, which weighs a ragged one like a full one")
+        left += _excused(recipe, [run for runs in differs.values() for run in runs], shared, differs, alone)
         if left or not recipe.rows:
             return proof_of(recipe, "unproven", "; ".join([reason, *left[:1]]))
         return proof_of(recipe, "refuted", reason)
     if recipe.assumed:
         return proof_of(recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]))
     return proof_of(recipe, "proven", told=(_told(shared, alone), *recipe.told))
+
+
+def _excused(
+    recipe: MetricRecipe,
+    wrong: Sequence[MetricRun],
+    shared: Sequence[MetricRun],
+    differs: Mapping[str, Sequence[MetricRun]],
+    alone: Mapping[int, MetricRun],
+) -> list[str]:
+    """Why values that differ only where samples are read twice may be those of the program all the same."""
+    if not all(_twice(run) for run in wrong):
+        return []
+    found: list[str] = []
+    worlds = sorted({run.world for run in shared})
+    if recipe.length and not recipe.accelerate and not any(recipe.length % world for world in worlds):
+        ranks = " and ".join(map(str, worlds))
+        found.append(
+            f"the {recipe.length} samples that the program says divide evenly among {ranks} ranks, which read none"
+            " twice; on a number of ranks that does not divide them it would be another value"
+        )
+    numbers = all(isinstance(alone[run.size].ranks[0].values[n], float) for n, runs in differs.items() for run in runs)
+    if recipe.repeated and numbers:
+        found.append(
+            f"`{recipe.repeated}` gives each sample of a batch the mean of all, so that the weights are right, but the"
+            " mean of the last batch holds the samples that prepare() repeats: the value is not quite that of one"
+            " process; gather the loss of each sample (reduction='none') to have it exactly"
+        )
+    return found
+
+
+def _twice(run: MetricRun) -> bool:
+    visits = [index for rank in run.ranks for batch in rank.read for index in batch]
+    return len(visits) > len(set(visits))
 
 
 def _difference(differs: Mapping[str, Sequence[MetricRun]], alone: Mapping[int, MetricRun]) -> str:

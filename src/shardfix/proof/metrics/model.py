@@ -48,7 +48,8 @@ class MetricRecipe:
     a batch and for what a model gives; ``otherwise`` is then the recipe with stand-ins for its sums, for rows may not
     have the shape that its program needs. ``accelerate``: the programs need it. ``stands``: the code is judged as it
     stands, so both are the same and what it gives in one process is what it is to give on several. ``partial``: the
-    change mends some of the values; what it does not touch is left open where it was wrong.
+    change mends some of the values; what it does not touch is left open where it was wrong. ``length``: the number of
+    samples, where the source says it. ``repeated``: the call that gathers a batch's mean once for each of its samples.
 
     ``loose``: what the source does not show may be any value of its batch, for weighted values are held against what
     one process makes of the same batches; ``numbers`` is what they hold only by where that is not so, and
@@ -67,6 +68,8 @@ class MetricRecipe:
     accelerate: bool = False
     stands: bool = False
     partial: bool = False
+    length: int | None = None
+    repeated: str = ""
     loose: bool = False
     numbers: tuple[str, ...] = ()
     by_batch_only: tuple[tuple[str, str], ...] = ()
