@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardfix.wording import plural
+
 from .model import Proof, ShardMap
 
 MOST_BANDS = 3
@@ -161,11 +163,7 @@ def heading(shards: ShardMap) -> str:
     rows = shards.names[0].rsplit(" ", 1)[0] if shards.names else "rank"
     things = "item" if shards.stream else "sample"
     epoch = f"epoch {shards.epoch}" if shards.epoch else "one epoch"
-    return f"{counted_as(len(shards.ranks), rows)}, {counted_as(shards.size, things)}, {epoch}"
-
-
-def counted_as(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return f"{plural(len(shards.ranks), rows)}, {plural(shards.size, things)}, {epoch}"
 
 
 def row_names(shards: ShardMap) -> list[str]:

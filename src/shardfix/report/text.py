@@ -16,6 +16,7 @@ from shardfix.report import checklist as checklists
 from shardfix.report.summary import Summary, needs_proof, proof_of, refusal, summarise
 from shardfix.report.terminal import Page, Styled
 from shardfix.result import RunResult
+from shardfix.wording import plural
 
 Maps = Literal["first", "all", "none"]
 
@@ -344,24 +345,19 @@ def counts(summary: Summary, *, written: bool = False) -> str:
         parts.append(f"{of['not-ours']} of other frameworks{_by(summary.owners_not_ours)}")
     if of.get("kept"):
         parts.append(f"{of['kept']} kept")
-    line = f"{number(summary.sites, 'loader')} in {number(summary.files, 'file')}: {', '.join(parts)}"
+    line = f"{plural(summary.sites, 'loader')} in {plural(summary.files, 'file')}: {', '.join(parts)}"
     tail = [
-        (summary.shown_unsafe, f"{number(summary.shown_unsafe, 'change')} waiting for --unsafe"),
-        (summary.dropped, f"{number(summary.dropped, 'change')} dropped"),
-        (summary.suppressions_unused, f"{number(summary.suppressions_unused, 'unused keep comment')}"),
-        (summary.skipped, f"{number(summary.skipped, 'path')} not read"),
-        (summary.problems, number(summary.problems, "error")),
+        (summary.shown_unsafe, f"{plural(summary.shown_unsafe, 'change')} waiting for --unsafe"),
+        (summary.dropped, f"{plural(summary.dropped, 'change')} dropped"),
+        (summary.suppressions_unused, f"{plural(summary.suppressions_unused, 'unused keep comment')}"),
+        (summary.skipped, f"{plural(summary.skipped, 'path')} not read"),
+        (summary.problems, plural(summary.problems, "error")),
     ]
     return "; ".join([line, *(text for count, text in tail if count)])
 
 
 def _by(parts: Mapping[str, int]) -> str:
     return f" ({', '.join(f'{name} {count}' for name, count in sorted(parts.items()))})" if parts else ""
-
-
-def number(count: int, thing: str) -> str:
-    """A count with its noun."""
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _verdicts(page: Page, result: RunResult) -> None:
@@ -393,4 +389,4 @@ def _names(result: RunResult) -> str:
     paths: Iterable[str] = sorted(change.path for change in result.files)
     shown = list(paths)
     more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
-    return f"{number(len(shown), 'file')}: {', '.join(shown[:5])}{more}"
+    return f"{plural(len(shown), 'file')}: {', '.join(shown[:5])}{more}"

@@ -14,7 +14,8 @@ from shardfix.proof.model import Proof, Verdict, proof_to_json
 from shardfix.report.checklist import ASK_FOR_IT, add_checklist, checklist_json, checks_of, is_shown
 from shardfix.report.json import VERSION, clean
 from shardfix.report.terminal import Page, Styled
-from shardfix.report.text import PROOFS, Maps, add_map, add_proof, number
+from shardfix.report.text import PROOFS, Maps, add_map, add_proof
+from shardfix.wording import plural
 
 _TRACEBACK_SHOWN = 20
 _OF_ONE = re.compile(r"^(?:every rank|rank 0) ")  # how the reasons of a run in one process begin
@@ -65,7 +66,7 @@ def watched_page(
 
 
 def _run(page: Page, run: RunVerdict) -> None:
-    page.line(Styled("the run", "bold"), f"  {number(run.world, 'rank')}, {run.seconds:.1f} s")
+    page.line(Styled("the run", "bold"), f"  {plural(run.world, 'rank')}, {run.seconds:.1f} s")
     cause = CAUSES.get(run.cause)
     words = {"proven": "ended well", "refuted": "failed", "unproven": "says nothing"}
     page.line("    ending: ", Styled(words[run.verdict], PROOFS[run.verdict]), f": {cause.code}" if cause else "")
@@ -95,7 +96,7 @@ def _control(page: Page, control: RunVerdict) -> None:
 def _counts(page: Page, results: Sequence[Proof], run: RunVerdict | None) -> None:
     counts = Counter(proof.verdict for proof in results)
     parts = [f"{counts[verdict]} {verdict}" for verdict in ("proven", "refuted", "unproven") if counts[verdict]]
-    line = f"{number(len(results), 'loader')}: {', '.join(parts)}" if results else "no loader was seen"
+    line = f"{plural(len(results), 'loader')}: {', '.join(parts)}" if results else "no loader was seen"
     ending = ""
     if run is not None and run.verdict != "proven":
         ending = f"; the run {'failed' if run.verdict == 'refuted' else 'says nothing'}: {run.cause}"

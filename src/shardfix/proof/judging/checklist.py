@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from shardfix.analysis.model import Check
 from shardfix.proof.model import Proof
 from shardfix.proof.observed import Built, Observed
+from shardfix.wording import join, plural
 
-from .faults import join, plural
 from .rows import Row, full_batch, named
 from .seen import PLAIN, Seen
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from shardfix.proof.model import Observation
+from shardfix.wording import join
 
 from .causes import place_of
-from .faults import ENOUGH, Fault, join, visits
+from .faults import ENOUGH, Fault, visits
 
 _OVERLAPPING = {"overlap", "per-rank-seed", "missing", "foreign", "repeats", "unsharded", "sharded-twice"}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shardfix.proof.model import Recipe
+from shardfix.wording import join
 
-from .faults import broken, faults, in_epoch, join
+from .faults import broken, faults, in_epoch
 from .ledger import Ledger
 from .runs import Runs, leaves_padding_out, place, reference_for
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardfix.proof.model import Observation, Recipe
+from shardfix.wording import join
 
 from .clues import explained
-from .faults import Fault, Reference, broken, faults, join, visits
+from .faults import Fault, Reference, broken, faults, visits
 from .ledger import Setting
 from .runs import Runs, reference_for
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from shardfix.proof.model import Proof, Verdict
 from shardfix.proof.observed import Ending, Observed, Watched
-
-from .faults import join, plural
+from shardfix.wording import join, plural
 
 # what a rank says that only lost its peer: gloo's and c10d's own words
 _PEER_LOST = re.compile(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from shardfix.proof.model import Declared, Observation, RankRun
+from shardfix.wording import join, plural
 
 ENOUGH = 8  # draws a rank: with fewer, two right shuffles may well be equal
 
@@ -290,14 +291,6 @@ def order_faults(run: Observation, reference: Reference) -> Iterable[Fault]:
 
 def in_epoch(epoch: int) -> str:
     return f" in epoch {epoch}" if epoch else ""
-
-
-def plural(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def join(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def some(indices: Sequence[int]) -> str:

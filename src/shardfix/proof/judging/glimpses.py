@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from .faults import ENOUGH, Fault, Quota, duplicate_fault, in_epoch, per_rank_batch, plural, quota, readers_of, some
+from shardfix.wording import plural
+
+from .faults import ENOUGH, Fault, Quota, duplicate_fault, in_epoch, per_rank_batch, quota, readers_of, some
 from .ledger import Ledger
 from .seen import PLAIN, Seen
 

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shardfix.proof.model import CONDITIONS, Observation, Proof, Recipe, ShardMap, Variant, Verdict
+from shardfix.wording import join, plural
 
 from .causes import root
 from .control import judge_control
 from .doubts import doubt_of, wrong
-from .faults import ENOUGH, Fault, Quota, Reference, broken, faults, join, per_rank_batch, plural, quota, visits
+from .faults import ENOUGH, Fault, Quota, Reference, broken, faults, per_rank_batch, quota, visits
 from .ledger import Ledger, Setting
 from .runs import Runs, place, reference_for
 from .unchanged import judge_one_process, judge_preserved

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shardfix.proof.observed import Built, Observed, Pass, Reader
-
-from .faults import join
+from shardfix.wording import join
 
 
 @dataclass(frozen=True, slots=True)

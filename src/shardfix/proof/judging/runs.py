@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from shardfix.proof.model import Declared, Observation, Recipe, Variant
+from shardfix.wording import plural
 
-from .faults import Reference, broken, plural, visits
+from .faults import Reference, broken, visits
 from .ledger import Setting
 
 

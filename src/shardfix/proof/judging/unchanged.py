@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shardfix.proof.model import Observation, Recipe
+from shardfix.wording import plural
 
 from .doubts import doubt_of, wrong
-from .faults import ENOUGH, Reference, broken, in_epoch, plural, visits
+from .faults import ENOUGH, Reference, broken, in_epoch, visits
 from .ledger import Ledger, Setting
 from .runs import Runs, leaves_padding_out, place, puts_in_order, reference_for
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from shardfix.proof.model import CONDITIONS, Proof, RankRun, ShardMap
 from shardfix.proof.observed import Observed
+from shardfix.wording import join, plural
 
 from .causes import root
 from .checklist import checklist_of, checklist_of_unread
@@ -18,10 +19,8 @@ from .faults import (
     Fault,
     Quota,
     Reference,
-    join,
     order_faults,
     per_rank_batch,
-    plural,
     quota,
     share_faults,
     steps_faults,

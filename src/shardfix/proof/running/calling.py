@@ -219,13 +219,11 @@ def called(target: str, arguments: dict[str, Any], strict: bool) -> Any:
     missing = [p.name for p in parameters if p.default is p.empty and p.kind not in variadic and p.name not in given]
     if missing:
         ways = " ".join(f"--arg {name}=.." for name in missing)
-        raise NoSuchFactory(f"it needs {plural('an argument', missing)} {', '.join(missing)}; add {ways}")
+        raise NoSuchFactory(
+            f"it needs {'an argument' if len(missing) == 1 else 'arguments'} {', '.join(missing)}; add {ways}"
+        )
     positional = [given.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in given]
     return function(*positional, **given)
-
-
-def plural(word: str, things: list[str]) -> str:
-    return word if len(things) == 1 else "arguments"
 
 
 def found(target: str) -> Any:

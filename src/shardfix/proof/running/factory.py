@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardfix.proof.judging.endings import judge_run
-from shardfix.proof.judging.faults import plural
 from shardfix.proof.judging.verdicts import judge_observed
 from shardfix.proof.model import CONDITIONS, Proof, StandIn
 from shardfix.proof.observed import Ending, Observed, Reader, Watched, reader_from_json
+from shardfix.wording import plural
 
 from .launch import WORKER, VerifierError
 
