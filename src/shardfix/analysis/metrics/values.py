@@ -12,6 +12,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.changing import changed_in_place, is_list
 from shardfix.analysis.metrics.forwards import mixes
+from shardfix.analysis.metrics.losses import loss_of
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
 from shardfix.analysis.metrics.networks import along_the_last, gives_rows
 from shardfix.analysis.metrics.parts import attribute_of, item_of
@@ -107,9 +108,17 @@ class Values:
         found = self._read(node)
         if found.kind == "unknown" and found.what is None:
             found = unknown(node)
+        if self.single and (found.kind in ("mean", "sum", "count") or self._loses_one(node)):
+            found = SAMPLE  # of a batch that holds one
         self._open.discard(node)
         self._known[node] = found
         return found
+
+    def _loses_one(self, node: ast.AST) -> bool:
+        """Whether a call is one of a loss of torch of nothing but one sample."""
+        if not isinstance(node, ast.Call) or {self.of(a).kind for a in arguments_of(node)} - {"constant"} != {"sample"}:
+            return False
+        return loss_of(self.module, node) is not None
 
     def _read(self, node: ast.AST) -> Value:
         if isinstance(node, (ast.Constant, ast.Lambda)):
