@@ -13,6 +13,7 @@ from shardfix.batch.projects import Project
 from shardfix.report.summary import PROBLEM, exit_of_migrate, has_refusals, lacks_proof
 from shardfix.report.terminal import Page, Styled, table
 from shardfix.result import RunResult
+from shardfix.wording import plural
 
 Kind = Literal["changed", "would-change", "unchanged", "refused-only", "failed", "refuted", "unproven"]
 
@@ -179,8 +180,7 @@ def batch_page(batch: BatchResult) -> Page:
     page.blank()
     kinds = Counter(outcome.kind for outcome in batch.outcomes)
     counts = ", ".join(f"{kinds[kind]} {kind}" for kind in _STYLES if kind in kinds) or "nothing was run"
-    plural = "" if len(batch.outcomes) == 1 else "s"
-    page.line(Styled(f"{len(batch.outcomes)} project{plural}: {counts}", "bold"))
+    page.line(Styled(f"{plural(len(batch.outcomes), 'project')}: {counts}", "bold"))
     if batch.not_run:
         page.line(f"interrupted; not run: {', '.join(project.name for project in batch.not_run)}")
     if kinds["would-change"] and not batch.applied:
