@@ -127,4 +127,46 @@ PROCESSES = (
         "a proof asks for the same number of steps on every rank",
         epochs=1,
     ),
+    Cell(
+        "process/uneven-steps-without-gradients",
+        "DistributedDataParallel without gradients sends its buffers in the first step only: a rank may make one more",
+        PLAIN,
+        """
+        def steps():
+            net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.BatchNorm1d(4))
+            model = torch.nn.parallel.DistributedDataParallel(net).eval()
+            with torch.no_grad():
+                for batch in DataLoader(dataset, sampler=TakesItsPart(21)):
+                    model(torch.ones(2, 1))
+                    yield batch
+
+
+        loader = steps()
+        """,
+        Numbers((11, 10), 0, 21),
+        "an evaluation of one sample a step is shared out in unequal steps",
+        decides=("SHD305", "SHD506"),
+        epochs=1,
+    ),
+    Cell(
+        "process/uneven-steps-with-gradients",
+        "DistributedDataParallel with gradients sends its buffers in each step, evaluating too: who makes more waits",
+        PLAIN,
+        """
+        def steps():
+            net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.BatchNorm1d(4))
+            model = torch.nn.parallel.DistributedDataParallel(net).eval()
+            with torch.enable_grad():
+                for batch in DataLoader(dataset, sampler=TakesItsPart(21)):
+                    model(torch.ones(2, 1))
+                    yield batch
+
+
+        loader = steps()
+        """,
+        Numbers(waits=(0,)),
+        "an evaluation of one sample a step is not shared out then",
+        decides=("SHD904",),
+        epochs=1,
+    ),
 )
