@@ -38,7 +38,8 @@ class Batches:
 
     A `DistributedSampler` repeats samples until every rank has as many, at most one on each rank and always the last
     one. A rank without it may have a batch less than the others; it does as many steps all the same, since ranks with
-    unequal steps would wait for each other for ever (`DistributedDataParallel` sends its buffers in each forward).
+    unequal steps may wait for each other for ever (`DistributedDataParallel` sends its buffers in each forward with
+    gradients, and without them in the first).
     Where the last batch would be empty or of one sample, the last few share their samples evenly: on several ranks
     such a batch may come up where one process has none, and `squeeze()` makes something else of it.
 
