@@ -42,6 +42,7 @@ HEAD = """\
 import os
 import time
 from collections import defaultdict, deque
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -846,5 +847,121 @@ SHAPES = (
     return matrix.tolist()
 """,
         "matrix = reduced(matrix)",
+    ),
+    _shape(
+        "sums side by side in one tensor",
+        """
+    stats = torch.zeros(3)
+    for x, y in val_loader:
+        o = model(x)
+        stats += torch.tensor([F.cross_entropy(o, y, reduction="sum").item(), (o.argmax(1) == y).sum().item(), len(y)])
+    return (stats[:2] / stats[2]).tolist()
+""",
+        "stats = reduced(stats)",
+    ),
+    _shape(
+        "a lambda that counts",
+        """
+    top1 = lambda o, t: (o.argmax(1) == t).sum().item()
+    correct, total = 0, 0
+    for x, y in val_loader:
+        correct += top1(model(x), y)
+        total += y.size(0)
+    return correct / total
+""",
+        "correct, total = reduced(correct, total)",
+    ),
+    _shape(
+        "counts by the keys of a dict",
+        """
+    hits = {1: 0, 3: 0}
+    n = 0
+    for x, y in val_loader:
+        _, pred = model(x).topk(3, dim=1)
+        for k in hits:
+            hits[k] += (pred[:, :k] == y.unsqueeze(1)).any(dim=1).sum().item()
+        n += len(y)
+    return {k: v / n for k, v in hits.items()}
+""",
+        "hits, n = reduced(hits, n)",
+    ),
+    _shape(
+        "a helper within a helper",
+        """
+    correct = 0
+    for x, y in val_loader:
+        correct += hits(model(x), y)
+    return correct
+""",
+        "correct = reduced(correct)",
+        rests_on="`hits(model(x), y)` gives a sum over the samples",
+        more="""
+
+def hits(out, target):
+    def top(out):
+        return out.argmax(1)
+
+    return (top(out) == target).sum().item()
+""",
+    ),
+    _shape(
+        "batches of one tensor",
+        """
+    total, positive = 0, 0
+    for x in val_loader:
+        positive += (model(x) > 0).sum().item()
+        total += x.size(0)
+    return positive / total
+""",
+        "positive, total = reduced(positive, total)",
+        more="""
+
+class Digits(Digits):
+    def __getitem__(self, index):
+        return self.x[index]
+""",
+    ),
+    _shape(
+        "counters that a method sets back",
+        """
+    return Evaluator(model).run(val_loader)
+""",
+        "self.correct, self.total = reduced(self.correct, self.total)",
+        more="""
+
+class Evaluator:
+    def __init__(self, model):
+        self.model = model
+        self.reset()
+
+    def reset(self):
+        self.correct = self.total = 0
+
+    def run(self, loader):
+        self.reset()
+        self.model.eval()
+        for x, y in loader:
+            self.correct += (self.model(x).argmax(1) == y).sum().item()
+            self.total += len(y)
+        return self.correct / self.total
+""",
+    ),
+    _shape(
+        "counters of a dataclass",
+        """
+    acc = Counted()
+    for x, y in val_loader:
+        acc.correct += (model(x).argmax(1) == y).sum().item()
+        acc.total += len(y)
+    return acc.correct / acc.total
+""",
+        "acc.correct, acc.total = reduced(acc.correct, acc.total)",
+        more="""
+
+@dataclass
+class Counted:
+    correct: int = 0
+    total: int = 0
+""",
     ),
 )

@@ -163,6 +163,8 @@ def function_value(values: Values, call: ast.Call, names: frozenset[str]) -> Val
 def _of_library(values: Values, name: str, call: ast.Call) -> Value | None:
     """What a function of torch or numpy gives: unknown where it is not known to leave the samples apart."""
     value = values.of(call.args[0])
+    if name in _MADE and value.kind == "items" and {v.kind for v in value.items} <= TOTALS:
+        return either(list(value.items))  # sums side by side
     if name[:1].isupper() and name not in _MADE:
         return None  # a module, which is no value of the batch
     if name in ("where", "maximum", "minimum") and len(call.args) > 1:
@@ -227,6 +229,8 @@ def method_value(values: Values, call: ast.Call, method: ast.Attribute) -> Value
             return receiver
         if method.attr in ("items", "keys", "values", "update"):
             return None
+        if method.attr == "size":
+            return _shaped(values, "size", receiver, call, call.args)
         return SAMPLES if method.attr in ("pop", "get") else applied(values, method.attr, OUTPUT, call, call.args)
     if receiver.kind in ("constant", "sample", "examples", "place", "step"):
         return None
@@ -413,7 +417,8 @@ def _shaped(values: Values, name: str, value: Value, call: ast.Call, more: list[
         if value.kind == "sample":
             return value
         first = len(more) == 1 and isinstance(more[0], ast.Constant) and more[0].value == 0
-        return COUNT if first and value.kind == "samples" else unknown(call)
+        # a batch that is asked for its size is one tensor
+        return COUNT if first and value.kind in ("samples", "batch") else unknown(call)
     if name in ("numel", "nelement"):
         if value.kind in ("samples", "elements"):
             return Value("sum", whole=True)

@@ -163,7 +163,7 @@ def _shape(values: Values, node: ast.Subscript) -> Value | None:
         return None
     first = isinstance(node.slice, ast.Constant) and node.slice.value == 0
     kind = values.of(of).kind
-    if kind == "samples":
+    if kind in ("samples", "batch"):  # a batch that is asked for its shape is one tensor
         return COUNT if first else unknown(node)
     return Value(kind) if kind in ("constant", "sample") else unknown(node)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardfix.analysis.code.names import last_name
-from shardfix.analysis.metrics.quantities import short
+from shardfix.analysis.metrics.quantities import Value, short
 from shardfix.analysis.metrics.values import Values
 
 _HALF = frozenset({"half", "float16", "bfloat16", "HalfTensor", "BFloat16Tensor"})
@@ -16,8 +15,6 @@ _CASTS = frozenset({"to", "type", "astype"})
 _OF_ITS_OWN = frozenset(
     {"float", "double", "item", "tolist", "int", "long", "argmax", "argmin", "eq", "ne", "gt", "ge", "lt", "le", "bool"}
 )
-_KEEP = frozenset({"sum", "item", "cpu", "cuda", "detach", "numpy", "to", "long", "int", "float", "double", "tolist"})
-_COMPARES = frozenset({"eq", "ne", "gt", "ge", "lt", "le", "equal", "logical_and", "logical_or", "isclose"})
 _HOPS = 4
 
 
@@ -36,7 +33,7 @@ def rounds(values: Values, starts: Sequence[ast.expr], target: ast.expr, added: 
         return f"`{name}` is kept in half precision, and each addition rounds"
     if _is_half(values, added):
         return f"`{short(added)}` is in half precision, and each addition rounds"
-    if isinstance(target, ast.Subscript) and any(map(_begins_whole, starts)) and not _is_whole(values, added):
+    if isinstance(target, ast.Subscript) and any(map(_begins_whole, starts)) and not _is_whole(values.of(added)):
         return f"`{name}` keeps whole numbers, and each addition cuts off the fraction of `{short(added)}`"
     return ""
 
@@ -48,6 +45,10 @@ def _begins_half(node: ast.expr) -> bool:
 def _begins_whole(node: ast.expr) -> bool:
     """``np.zeros(4, dtype=int)``: an item of it cuts off what is stored; a tensor raises instead."""
     return isinstance(node, ast.Call) and any(k.arg == "dtype" and _says(k.value, _WHOLE) for k in node.keywords)
+
+
+def _is_whole(value: Value) -> bool:
+    return value.whole or value.kind in ("count", "constant")
 
 
 def _says(node: ast.expr, types: frozenset[str]) -> bool:
@@ -81,32 +82,6 @@ def _is_half(values: Values, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(node, ast.Name):
         return any(_is_half(values, made, depth + 1) for made in _made(values, node))
     return False
-
-
-def _is_whole(values: Values, node: ast.expr, depth: int = 0) -> bool:
-    """Whether a value is seen to be a whole number: a count, a sum of comparisons."""
-    if depth > _HOPS:
-        return False
-    if isinstance(node, (ast.Compare, ast.BoolOp)) or values.of(node).kind == "count":
-        return True
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int)
-    if isinstance(node, ast.Call):
-        name = last_name(node.func)
-        if name in ("int", "len", "count_nonzero", "bincount", "confusion_matrix") or name in _COMPARES:
-            return True
-        if name == "sum" and node.args:
-            return _is_whole(values, node.args[0], depth)
-        return isinstance(node.func, ast.Attribute) and name in _KEEP and _is_whole(values, node.func.value, depth)
-    if isinstance(node, ast.BinOp):
-        both = _is_whole(values, node.left, depth) and _is_whole(values, node.right, depth)
-        return both and not isinstance(node.op, ast.Div)
-    if isinstance(node, ast.UnaryOp):
-        return isinstance(node.op, ast.Not) or _is_whole(values, node.operand, depth)
-    if isinstance(node, ast.Subscript):
-        return _is_whole(values, node.value, depth)
-    made = _made(values, node) if isinstance(node, ast.Name) else []
-    return bool(made) and all(_is_whole(values, m, depth + 1) for m in made)
 
 
 def _made(values: Values, node: ast.Name) -> list[ast.expr]:

@@ -13,6 +13,7 @@ from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.metrics.altering import counted_by_a_model, hooked
 from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
+from shardfix.analysis.metrics.begun import begun_before
 from shardfix.analysis.metrics.entries import only_summed
 from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.growing import none_test
@@ -318,6 +319,9 @@ class _Afterwards:
     def _fresh(self, name: str, kind: Gathered, writes: Sequence[Write], starts: Sequence[Definition]) -> bool:
         """Whether an accumulator begins empty just for this loop, in this function."""
         if not starts:
+            value = begun_before(self.module, self.loop, writes[0].target) if kind != "meter" else None
+            if value is not None and (is_empty(value) if kind in _LISTS else is_zero(value) and is_number(value)):
+                return True
             self._refuse(writes[-1].statement, f"where `{name}` begins is not seen")
             return False
         around = {n for n in self.module.around(self.loop) if isinstance(n, _REPEATS)}
@@ -360,10 +364,18 @@ class _Afterwards:
                 or (statement in statements and not _adds_itself(statement, node))
                 or self._only_shown(statement)
                 or _tests_none(self.module.parents[node])
+                or self._gives_keys(node)
             ):
                 continue
             self._refuse(statement, f"the running value of `{name}` is read, which is one rank's")
             return
+
+    def _gives_keys(self, node: ast.expr) -> bool:
+        """``for k in hits:`` goes over the keys of a dict that is written out, which are the same on all ranks."""
+        outer = self.module.parents[node]
+        over = isinstance(outer, (ast.For, ast.comprehension)) and outer.iter is node
+        begun = [d.value for d in self.module.bindings.reaching(node) if d.node not in self.inside]
+        return over and bool(begun) and all(isinstance(value, (ast.Dict, ast.DictComp)) for value in begun)
 
     def _only_shown(self, statement: ast.stmt) -> bool:
         if statement in self.gathering.shown:

@@ -361,6 +361,8 @@ class Values:
         if found is None and isinstance(call.func, ast.Attribute):
             found = method_value(self, call, call.func)
         if found is None:
+            found = self._written_out(call)
+        if found is None:
             found = self._project(call)
         return found if found is not None else self._opaque(call)
 
@@ -373,6 +375,26 @@ class Values:
         if given <= {"constant", "time", "step"} or given <= {"constant", "sample", "place"}:
             return None  # of one sample, or of none, it knows no other
         return either([self._returned(call, f) for f in functions])
+
+    def _written_out(self, call: ast.Call) -> Value | None:
+        """What a lambda with a name gives; None for what is called by no such name, or knows one sample only."""
+        made = list(self.module.bindings.reaching(call.func)) if isinstance(call.func, ast.Name) else []
+        if len(made) != 1 or made[0].kind != "assign" or made[0].index is not None or self.depth >= _DEPTH:
+            return None
+        function, given = made[0].value, [self.of(a) for a in call.args]
+        if not isinstance(function, ast.Lambda) or {v.kind for v in given} <= {
+            "constant",
+            "sample",
+            "time",
+            "step",
+            "place",
+        }:
+            return None
+        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        if call.keywords or len(names) != len(given) or self._closes_over(self.module, function):
+            return unknown(call)
+        inner = Values(self.module, function, given=dict(zip(names, given, strict=True)), depth=self.depth + 1)
+        return inner.of(function.body)
 
     def _returned(self, call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
         """What a function returns for these arguments."""
@@ -399,7 +421,8 @@ class Values:
         """Whether a function reads names that the loop binds."""
         own = set(ast.walk(function))
         loads = (n for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-        return function in self.inside or any(
+        here = function in self.inside and any(isinstance(n, (ast.Nonlocal, ast.Global)) for n in own)
+        return here or any(
             d.node in self.inside and d.node not in own for n in loads for d in home.bindings.reaching(n)
         )
 

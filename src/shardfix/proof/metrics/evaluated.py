@@ -14,6 +14,7 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.metrics.begun import begun_before
 from shardfix.analysis.metrics.gathering import Write
 from shardfix.proof.metrics.as_written import as_written
 from shardfix.proof.metrics.by_stand_ins import by_stand_ins
@@ -136,6 +137,9 @@ def _start(loop: Loop, write: Write) -> Definition:
     while isinstance(target, ast.Subscript):
         target = target.value
     found = [d for d in loop.module.bindings.reaching(target) if d.node not in loop.inside]
+    value = begun_before(loop.module, loop.node, target) if not found else None
+    if value is not None:  # set by a method right before the loop, or where its object is made
+        return Definition(write.name, loop.module.scope(loop.node), "assign", loop.node, loop.node, value)
     if len(found) != 1 or found[0].kind != "assign" or found[0].value is None:
         raise loop.known.stop(f"what `{write.name}` begins with is not seen", write.statement)
     return found[0]

@@ -141,6 +141,13 @@ class GIVEN(dict[Any, Any]):
     def __iter__(self) -> Any:
         return iter([self[place] for place in range(self.width)])
 
+    def __getattr__(self, name: str) -> Any:
+        """``x.size(0)``, ``x.shape[0]`` of a batch that is one tensor: how many samples it has."""
+        if name not in ("size", "shape"):
+            raise AttributeError(f"a batch that stands for samples has no `{name}`")
+        shape = (len(self.indices),)
+        return shape if name == "shape" else lambda dimension: shape[dimension]
+
     def keys(self) -> Any:
         """The keys that a tokenizer's batches have, and those that the program reads."""
         return dict.fromkeys(self.named).keys()
