@@ -74,6 +74,19 @@ WAITING = {
     "gradients that are turned on again": (
         ("DDP(resnet18())",),
         {"step": "        with torch.enable_grad():\n    " + STEP},
+        "are not seen to be off",
+    ),
+    "gradients that are turned on before": (
+        ("DDP(resnet18())",),
+        {"head": "with torch.no_grad():\n    torch.set_grad_enabled(True)\n"},
+        "are not seen to be off",
+    ),
+    "gradients that a function turns on": (
+        ("DDP(resnet18())",),
+        {
+            "before": "def twice(x):\n    with torch.enable_grad():\n        return x * 2\n",
+            "step": "        x = twice(x)\n" + STEP,
+        },
         "gradients are turned on",
     ),
     "wrapped, and not run in each step": (

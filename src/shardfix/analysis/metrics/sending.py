@@ -11,6 +11,7 @@ import ast
 
 from shardfix.analysis.code.calling import only_called
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import last_name
 
 DDP = "torch.nn.parallel.DistributedDataParallel"
 _OFF = frozenset(
@@ -50,14 +51,20 @@ def gradless(module: Module, node: ast.AST, depth: int = 0) -> bool:
     """Whether gradients are off where a node is run: by a ``with`` or a decorator around it, or around each call."""
     for outer in module.around(node):
         if isinstance(outer, ast.With) and any(_turns_off(module, item.context_expr) for item in outer.items):
-            return True
+            return not _turns_on(outer)
         if isinstance(outer, (*_Function, ast.Lambda)):
             if any(_turns_off(module, d) for d in getattr(outer, "decorator_list", ())):
-                return True
+                return not _turns_on(outer)
             calls = module.callers(outer) if depth < _DEPTH else []
             sure = bool(calls) and isinstance(outer, _Function) and only_called(module, outer)
             return sure and all(gradless(module.home(c), c, depth + 1) for c in calls)
     return False
+
+
+def _turns_on(block: ast.AST) -> bool:
+    """Whether something within a block turns gradients on again, for the rest of it or a part."""
+    names = (n for n in ast.walk(block) if isinstance(n, (ast.Name, ast.Attribute)))
+    return any(last_name(n) in ("enable_grad", "set_grad_enabled") for n in names)
 
 
 def _turns_off(module: Module, node: ast.expr) -> bool:
