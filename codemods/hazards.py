@@ -7,21 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._gathers import gathers, kept
 from shardfix.codemods._read_alone import read_alone
-from shardfix.codemods._sharding import is_streaming, sampler_data, split_by_hand
+from shardfix.codemods._sharding import is_streaming, split_by_hand
+from shardfix.codemods._split_data import reads_rank, split_twice, streams, whole_stream
 
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import ACCELERATOR, last_name
 from shardfix.analysis.loaders.caches import cache_by_step
-from shardfix.analysis.loaders.datasets import cut_in
 from shardfix.analysis.loaders.generators import seeds_alike, unsynchronised
 from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.accumulation import accumulated
 from shardfix.analysis.loops.evaluation import gathers_itself
-from shardfix.analysis.model import Evidence, Finding, Location, Options
+from shardfix.analysis.model import Finding, Location, Options
 from shardfix.analysis.programs.groups import group_at
-from shardfix.analysis.programs.processes import (
-    is_rank,
-)
 from shardfix.analysis.programs.regimes import is_accelerator
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
@@ -29,14 +26,6 @@ from shardfix.analysis.sites import Site
 
 def _class_of(module: Module, arm: Arm) -> ast.ClassDef | None:
     return module.class_definition(arm.node.func) if isinstance(arm.node, ast.Call) else None
-
-
-def _method(module: Module, cls: ast.ClassDef, name: str) -> ast.AST | None:
-    return module.method(cls, name)
-
-
-def _reads_rank(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.expr) and is_rank(n) for n in ast.walk(node))
 
 
 def _ordered(site: Site) -> bool:
@@ -99,10 +88,10 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
             (module.evidence(site.call), *site.owner_evidence),
             "DataLoader(ds, batch_size=1, collate_fn=lambda batch: batch[0]) keeps the dataset's own batches",
         )
-    streams = list(_streams(site))
-    yield from streams
-    if not any(f.code == "SHD703" for f in streams):
-        yield from _split_twice(site, "prepare() shards it")
+    of_streams = list(streams(site))
+    yield from of_streams
+    if not any(f.code == "SHD703" for f in of_streams):
+        yield from split_twice(site, "prepare() shards it")
     yield from _main_only(site)
     yield from _gathered(site)
     yield from _not_gathered(site)
@@ -153,67 +142,6 @@ def _shuffles_by_own_seed(site: Site) -> ast.Call | None:
     if len(made) != 1 or any(seeds_alike(m, "torch") for m in site.module.fellows):
         return None
     return settings[0]
-
-
-def _streams(site: Site) -> Iterator[Finding]:
-    module, dataset = site.module, site.dataset
-    values = [dataset] if dataset is not None else []
-    if isinstance(dataset, ast.Name):
-        values = [d.value for d in module.bindings.reaching(dataset) if d.value is not None]
-    for value in values:
-        cls = module.class_definition(value.func) if isinstance(value, ast.Call) else None
-        draws = _method(module, cls, "__iter__") if cls is not None else None
-        if cls is None or draws is None or not any(b.endswith("IterableDataset") for b in module.bases(cls)):
-            continue
-        if _reads_rank(draws):
-            yield Finding(
-                "SHD703",
-                site.location,
-                "the stream yields only its rank's records, and prepare() takes all batches from rank 0: the others "
-                "are never read",
-                (module.evidence(draws), *site.owner_evidence),
-                "yield every record and let prepare() split them, or do not prepare this loader",
-            )
-        if (
-            "pad_sequence" in module.text
-            and "dispatch_batches" not in module.text
-            and "collate_fn" in site.arguments.bound
-        ):
-            yield Finding(
-                "SHD714",
-                site.location,
-                "batches padded to different widths can't be joined on rank 0, which dispatches a stream's batches",
-                (module.evidence(site.call),),
-                "Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=False))",
-            )
-
-
-def _split_twice(site: Site, again: str) -> Iterator[Finding]:
-    """Data that each rank has only its part of, sharded once more."""
-    module, dataset = site.module, site.dataset
-    part = _between_processes(module, dataset) if dataset is not None else None
-    for value in [dataset, *sampler_data(site)] if part is None and dataset is not None else ():
-        found = cut_in(module, value)
-        if part is None and found is not None:
-            part = found[0].evidence(found[1])
-    if part is not None:
-        yield Finding(
-            "SHD715",
-            site.location,
-            f"the data is split by rank already, and {again} again: each rank reads 1/W of its part, the rest is never "
-            "read",
-            (part, *site.owner_evidence),
-            "split it once: give every rank the whole dataset, or do not shard the loader",
-        )
-
-
-def _between_processes(module: Module, dataset: ast.expr) -> Evidence | None:
-    for d in module.bindings.reaching(dataset) if isinstance(dataset, ast.Name) else ():
-        for item in getattr(d.statement, "items", []):
-            context = item.context_expr
-            if isinstance(context, ast.Call) and last_name(context.func) == "split_between_processes":
-                return module.evidence(context)
-    return None
 
 
 def _main_only(site: Site) -> Iterator[Finding]:
@@ -328,9 +256,9 @@ def _cached(site: Site) -> Iterator[Finding]:
 def _ddp_hazards(site: Site) -> Iterator[Finding]:
     module, where = site.module, site.location
     if any(a.kind == "distributed" for a in site.arms):
-        yield from _split_twice(site, "a DistributedSampler shards it")
+        yield from split_twice(site, "a DistributedSampler shards it")
     for arm in site.own_shares:
-        yield from _split_twice(site, f"{arm.label} shards it")
+        yield from split_twice(site, f"{arm.label} shards it")
         cls = _class_of(module, arm)
         draw = unsynchronised(module, cls, batches=True) if cls is not None else None
         if draw is not None and not (draw.kind == "global" and seeds_alike(module, draw.family)):
@@ -363,7 +291,7 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
                 (module.evidence(arm.node),),
                 "leave num_replicas and rank out, or pass torch.distributed.get_rank()",
             )
-        if seed is not None and _reads_rank(seed):
+        if seed is not None and reads_rank(seed):
             yield Finding(
                 "SHD704",
                 where,
@@ -429,21 +357,8 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
         elif site.owner == "ddp":
             findings.extend((site.location, f) for f in _ddp_hazards(site))
             if site.dataset is not None and is_streaming(site) and split_by_hand(site) is None:
-                findings.append((site.location, _whole_stream(site)))
+                findings.append((site.location, whole_stream(site)))
     return Planned(findings=tuple(findings))
-
-
-def _whole_stream(site: Site) -> Finding:
-    evidence: tuple[Evidence, ...] = (site.module.evidence(site.call), *site.owner_evidence)
-    return Finding(
-        "SHD711",
-        site.location,
-        "nobody splits this stream: unless its __iter__ looks at the rank, every rank reads all of it; a stream "
-        "whose length differs by rank hangs the others",
-        evidence,
-        "in __iter__, yield every world-size-th record starting at the rank (workers counted in); DataLoader takes "
-        "no sampler here",
-    )
 
 
 _ACC = "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n\naccelerator = Accelerator()\n"
