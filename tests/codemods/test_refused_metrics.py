@@ -113,6 +113,16 @@ def holding(value: str) -> str:
             id="part of each row set",
         ),
         pytest.param(program(before="if len(loader):\n    print('some')"), id="what is shown by the number of batches"),
+        pytest.param(
+            program("k += (y + model(x))[..., 0].sum()", "k = 0", ", k"), id="a row's last dimension, by the model's"
+        ),
+        pytest.param(program("own = Box()\nown.y = y\nk += own.y.sum()", "k = 0", ", k"), id="an object of the batch"),
+        pytest.param(program("own = {}\nown['y'] = y\nk += len(y)", "k = 0", ", k"), id="a dict of the batch"),
+        pytest.param(program("args.clock.update()"), id="a clock somewhere moves on"),
+        pytest.param(
+            program(behind="def a(m):\n    b(m)\ndef b(m):\n    print(m)\na(len(loader))"),
+            id="the number of batches is shown two functions further",
+        ),
         pytest.param(program("k += (y[:, 0] > 0).sum()", "k = 0", ", k"), id="a column of rows"),
         pytest.param(program("pbar.update()", "pbar = Bar()", head=BAR), id="a bar of the project that moves on"),
         pytest.param(
@@ -231,6 +241,31 @@ def test_what_is_put_together(text: str) -> None:
             ),
             "`int(r.sum())` depends on the whole batch",
             id="part of each row set by the batch",
+        ),
+        pytest.param(
+            program("k += (y + y)[..., 0].sum()", "k = 0", ", k"),
+            "`(y + y)[..., 0]` is not seen to be a sum",
+            id="the last dimension of labels",
+        ),
+        pytest.param(
+            program("k += y.sum() @ w", "k = 0", ", k"),
+            "`y.sum() @ w` is not seen to be a sum",
+            id="a product of matrices with a total",
+        ),
+        pytest.param(
+            program("b = {'x': x, 'o': model(x)}\nk += b['x'].sum()", "k = 0", ", k"),
+            "is not seen to be a sum",
+            id="a dict of rows and outputs",
+        ),
+        pytest.param(
+            program("if p is None:\n    p = y\nelse:\n    p = torch.cat([p, x])", "p = None", ", p"),
+            "it need not add exactly one item",
+            id="begun by something else than what is joined",
+        ),
+        pytest.param(
+            program(behind="def a(m):\n    b(m)\ndef b(m):\n    a(m)\na(len(loader))"),
+            "the number of batches is read",
+            id="a number that goes round in functions",
         ),
         pytest.param(program("k += not y", "k = 0", ", k"), "`not y` is not seen to be a sum", id="not of a batch"),
         pytest.param(holding(LOSS), f"`{LOSS}` is a mean over the batch", id="a mean by name"),
