@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shardfix.proof.judging.endings import OUT_OF_TIME
-from shardfix.proof.judging.faults import join
 from shardfix.proof.observed import End, Ending, Observed, Watched
 from shardfix.proof.running.own_processes import Folder, Processes
+from shardfix.wording import join
 
 from .observe.shardfix_observe.life import signal_for_stacks
 from .observe.shardfix_observe.options import VARIABLE, Options, to_environment
