@@ -7,7 +7,8 @@ import pytest
 
 import shardfix
 from shardfix.analysis.code.module import parse
-from shardfix.analysis.code.tree import calls_within, walk
+from shardfix.analysis.code.own import own_calls
+from shardfix.analysis.code.tree import calls_within, returns_of, walk
 
 _SHARED = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 
@@ -45,3 +46,17 @@ def test_calls_within_a_node_are_itself_and_those_inside_from_the_outside_in() -
     texts = [ast.unparse(call) for call in calls_within(statement)]
     assert texts == ["f(g(1), h.k(a())(b()))", "g(1)", "h.k(a())(b())", "h.k(a())", "b()", "a()"]
     assert calls_within(statement) is calls_within(statement)
+
+
+def test_a_function_returns_what_it_says_itself_not_what_is_defined_in_it() -> None:
+    function = parse(
+        "train.py", "def f(x):\n    def g():\n        return 1\n    if x:\n        return 2\n    return\n"
+    ).tree
+    assert [ast.unparse(value) for value in returns_of(function.body[0])] == ["2"]
+
+
+def test_own_calls_stand_by_their_places_without_those_of_what_is_defined_there() -> None:
+    text = "def f():\n    a(b())\n    class C:\n        c()\n    def g():\n        d()\n    e(lambda: h())\n"
+    function = parse("train.py", text).tree.body[0]
+    assert [ast.unparse(call) for call in own_calls(function)] == ["a(b())", "b()", "e(lambda: h())", "h()"]
+    assert own_calls(ast.parse("lambda: h()", mode="eval").body) == ()

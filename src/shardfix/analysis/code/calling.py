@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.tree import returns_of
 
 if TYPE_CHECKING:
     from shardfix.analysis.code.module import Module
@@ -150,9 +151,8 @@ def _made_by(module: Module, call: ast.Call, depth: int, passed: bool) -> Iterat
         return
     functions = called_functions(module, call, depth + 1, passed=passed) if depth < _DEPTH else []
     for function in functions:
-        for n in ast.walk(function):
-            if isinstance(n, ast.Return) and n.value is not None and module.function(n) is function:
-                yield from _classes(module, n.value, depth + 1, passed)
+        for value in returns_of(function):
+            yield from _classes(module, value, depth + 1, passed)
     if not functions:
         yield None
 

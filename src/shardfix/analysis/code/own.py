@@ -28,4 +28,19 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
             stack.extend(reversed(list(children(node))))
 
 
-__all__ = ["own_nodes"]
+def own_calls(scope: ast.AST) -> tuple[ast.Call, ...]:
+    """The calls that a function's or a loop's statements run themselves, by their places: looked for once, and kept.
+
+    Args:
+        scope: what has a body of statements; of anything else there are none.
+    """
+    found: tuple[ast.Call, ...] | None = getattr(scope, "_own_calls", None)
+    if found is None:
+        nodes = own_nodes(scope) if isinstance(getattr(scope, "body", None), list) else ()
+        calls = (n for n in nodes if isinstance(n, ast.Call))
+        found = tuple(sorted(calls, key=lambda c: (c.lineno, c.col_offset)))
+        scope._own_calls = found  # type: ignore[attr-defined]
+    return found
+
+
+__all__ = ["own_calls", "own_nodes"]

@@ -14,11 +14,20 @@ if TYPE_CHECKING:
     from shardfix.analysis.code.module import Module
 
 _T = TypeVar("_T")
-_SHARED = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)  # one object for all trees
 _LEAVES = (ast.Name, ast.Constant)  # half of all nodes, with no other node within
-# Fields that hold no node, or one that is shared by all trees.
+# Fields that hold no node, or one that is one object for all trees: a context, an operator.
 _PLAIN = frozenset({"ctx", "op", "ops", "id", "attr", "arg", "kind", "type_comment", "level", "module", "simple"})
-_INNER: dict[type[ast.AST], tuple[str, ...]] = dict.fromkeys(_LEAVES, ())  # of each class, the fields that hold nodes
+
+
+class _Inner(dict[type[ast.AST], tuple[str, ...]]):
+    """Of each class of nodes the fields that hold nodes."""
+
+    def __missing__(self, cls: type[ast.AST]) -> tuple[str, ...]:
+        self[cls] = () if cls in _LEAVES else tuple(name for name in cls._fields if name not in _PLAIN)
+        return self[cls]
+
+
+_INNER = _Inner()
 
 
 class Parents:
@@ -37,13 +46,13 @@ class Parents:
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes directly within a node, without those that are one object for all trees."""
-    for name in node._fields:
+    for name in _INNER[node.__class__]:
         value = getattr(node, name, None)
-        if isinstance(value, list):
+        if value.__class__ is list:
             for item in value:
-                if isinstance(item, ast.AST) and not isinstance(item, _SHARED):
+                if isinstance(item, ast.AST):
                     yield item
-        elif isinstance(value, ast.AST) and not isinstance(value, _SHARED):
+        elif isinstance(value, ast.AST):
             yield value
 
 
@@ -51,11 +60,7 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
     """A node and all within it in the order of ``ast.walk``, at half its cost: without what all trees share."""
     found = [node]
     for n in found:  # grows as it is gone through
-        cls = n.__class__
-        fields = _INNER.get(cls)
-        if fields is None:
-            fields = _INNER[cls] = tuple(name for name in cls._fields if name not in _PLAIN)
-        for name in fields:
+        for name in _INNER[n.__class__]:
             value = getattr(n, name, None)
             if value.__class__ is list:
                 found.extend([item for item in value if isinstance(item, ast.AST)])
@@ -71,6 +76,20 @@ def calls_within(node: ast.AST) -> tuple[ast.Call, ...]:
         found = tuple(n for n in walk(node) if isinstance(n, ast.Call))
         node._calls = found  # type: ignore[attr-defined]
     return found
+
+
+def returns_of(function: ast.AST) -> tuple[ast.expr, ...]:
+    """What a function itself returns, in the order of ``ast.walk``: looked for once, and kept with it."""
+    found: tuple[ast.expr, ...] | None = getattr(function, "_returns", None)
+    if found is None:
+        returns = (n for n in walk(function) if isinstance(n, ast.Return))
+        found = tuple(n.value for n in returns if n.value is not None and _function_of(n) is function)
+        function._returns = found  # type: ignore[attr-defined]
+    return found
+
+
+def _function_of(node: ast.AST) -> ast.AST | None:
+    return next((n for n in enclosing(node) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
 
 
 def plant(tree: ast.Module) -> Iterator[ast.AST]:

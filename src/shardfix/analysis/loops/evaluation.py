@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.own import own_calls
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.accumulation import mentions
 from shardfix.analysis.loops.epochs import is_enumerated
@@ -136,11 +137,8 @@ def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast
             result is looked into.
     """
     line = getattr(after, "lineno", 0)
-    body: list[ast.stmt] = getattr(function, "body", [])
-    if not isinstance(body, list):
-        return None
     results = _bound_by(module, after) if after is not None else set()
-    for node in _calls_in(body):
+    for node in own_calls(function):
         if getattr(node, "lineno", 0) < line:
             continue
         if is_reduction(module, node):
@@ -204,23 +202,9 @@ def _gathers(module: Module, call: ast.Call) -> bool:
     return "num_process" in told
 
 
-def _calls_in(body: list[ast.stmt]) -> list[ast.Call]:
-    found: list[ast.Call] = []
-    stack: list[ast.AST] = list(reversed(body))
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.Call):
-            found.append(node)
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            stack.extend(reversed(list(ast.iter_child_nodes(node))))
-    found.sort(key=lambda c: (c.lineno, c.col_offset))
-    return found
-
-
 def _gathered(module: Module, function: ast.AST) -> Evidence | None:
     """A gather through the Accelerator."""
-    body: list[ast.stmt] = getattr(function, "body", [])
-    for call in _calls_in(body if isinstance(body, list) else []):
+    for call in own_calls(function):
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("gather", "gather_for_metrics", "reduce"):
             if is_accelerator(module, call.func.value):
                 return module.evidence(call)
@@ -231,7 +215,7 @@ def _positional(module: Module, loop: ast.AST) -> Evidence | None:
     """What goes by the order in which the loader gives results: they are written to a file, or matched with something
     else by a running number."""
     body: list[ast.stmt] = getattr(loop, "body", [])
-    for node in _calls_in(body if isinstance(body, list) else []):
+    for node in own_calls(loop):
         if last_name(node.func) in ("write", "writerow", "writelines", "save_image"):
             return module.evidence(node)
     inside = [n for s in (body if isinstance(body, list) else []) for n in ast.walk(s)]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.tree import children
 from shardfix.analysis.loaders.flow import Flow
 from shardfix.analysis.loops.accumulation import (
     PLACES,
@@ -99,7 +100,7 @@ def _nodes(body: Iterable[ast.stmt], kind: type[ast.Call]) -> Iterator[ast.Call]
         if isinstance(node, kind):
             yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            stack.extend(ast.iter_child_nodes(node))
+            stack.extend(children(node))
 
 
 def _by_max(

@@ -10,7 +10,7 @@ from typing import Literal
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.code.tree import calls_within, walk
+from shardfix.analysis.code.tree import calls_within, children, walk
 from shardfix.analysis.programs.processes import distributed_test
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -336,7 +336,7 @@ def _leavers(node: ast.AST, way: list[Step], *, loops: int, turns: bool) -> Iter
             for s in case.body:
                 yield from _leavers(s, [*way, *tests], loops=loops, turns=turns)
     else:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, (ast.stmt, ast.ExceptHandler)):
                 yield from _leavers(child, way, loops=loops, turns=turns)
 
