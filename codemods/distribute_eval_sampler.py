@@ -15,6 +15,7 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.accumulation import accumulated, same_source
 from shardfix.analysis.loops.learning import does, evaluates
+from shardfix.analysis.metrics.reread import OVERWRITTEN
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
 from shardfix.analysis.programs.groups import without_group
 from shardfix.analysis.programs.processes import distributed_test, is_world_size, main_process_guard
@@ -169,13 +170,16 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     evidence = site.module.evidence(distributed[0].node)
     if found.reduction is None and not site.answered("metric", "reduced", "exact"):
         why, where = hindrance(site)
+        files = "give each rank a file of its own, or gather the rows (dist.gather_object) and let one rank write them"
         return Finding(
             "SHD503",
             site.location,
             "the evaluation is sharded and its result is not combined: each rank's metric covers its own share only"
             + (f"; it is not put together, because {why}" if why else ""),
             (evidence, *(where or (site.module.evidence(loops[0]),))),
-            "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
+            files
+            if why.endswith(OVERWRITTEN)
+            else "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
         )
     if site.own_shares:
         return None  # whether it repeats samples is not seen

@@ -135,3 +135,41 @@ def test_where_not_all_can_wait_the_change_is_unsafe_and_names_the_lines(rest: s
     assert change.tier == "unsafe"
     assert "each rank writes `os.path.join(out_dir, 'gold.txt')`, which line " in change.reason
     assert "may read while another writes it" in change.reason
+
+
+SHARDED = """\
+import io
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+val_loader = DataLoader(val_set, batch_size=4, sampler=DistributedSampler(val_set, shuffle=False))
+model.eval()
+{opens}
+    for x, y in val_loader:
+        for row in model(x):
+            parts = []
+            parts.append(row.tolist())
+            out.write(str(parts))
+"""
+
+
+@pytest.mark.parametrize(
+    ("opens", "told"),
+    [
+        pytest.param("with open(args.out, 'w') as out:", True, id="one file"),
+        pytest.param("with open('preds', 'w') as f:\n    out = Rows(f)", False, id="out of sight"),
+        pytest.param("out = io.TextIOWrapper(open(args.out, 'wb'))\nif True:", True, id="through a writer"),
+        pytest.param("with open(f'{args.out}.{rank}', 'w') as out:", False, id="a file of each rank"),
+        pytest.param("with open(args.out) as out:", False, id="a file that is read"),
+    ],
+)
+def test_rows_of_all_ranks_in_one_file_are_told_of_with_what_to_do(opens: str, told: bool) -> None:
+    (report,) = planned(SHARDED.format(opens=opens)).reports
+    (finding,) = report.findings
+    assert finding.code == "SHD503"
+    lost = "which every rank opens for itself: sharded, what one writes of its samples is lost under another's"
+    assert (finding.message.endswith(f"`out.write` writes to `args.out`, {lost}")) == told
+    assert finding.remedy.startswith("give each rank a file of its own" if told else "reduce the sums and counts")

@@ -21,6 +21,7 @@ from shardfix.analysis.metrics.leaving import instead_of
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
 from shardfix.analysis.metrics.quantities import Value, short
+from shardfix.analysis.metrics.reread import OVERWRITTEN, opened_by_all
 from shardfix.analysis.metrics.showing import only_shows, shows
 from shardfix.analysis.metrics.values import Values
 
@@ -405,7 +406,9 @@ class Gathering:
             elif receiver is not None and isinstance(receiver, ast.Name) and name in ("update", "add", "insert"):
                 self.refuse(s, f"`{short(call)}` keeps something of each batch")
         else:
-            self.refuse(s, f"`{short(call.func)}` is told of the batch, and what it keeps is not followed")
+            path = opened_by_all(self.module, receiver) if receiver is not None else None
+            why = f"writes to `{short(path)}`, {OVERWRITTEN}" if path is not None else ""
+            self.refuse(s, f"`{short(call.func)}` {why or 'is told of the batch, and what it keeps is not followed'}")
 
     def _meter(self, receiver: ast.expr, call: ast.Call, s: ast.stmt, place: _Place) -> bool:
         """What an averaging object, or one that holds some, is told."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import calls_within
-from shardfix.analysis.programs.processes import is_main_test
+from shardfix.analysis.programs.processes import is_main_test, is_rank
 
 # Functions that write a file, by the place of its path; -1 stands for the object whose method it is.
 _WRITERS = {
@@ -62,6 +62,24 @@ def reread(module: Module, loop: ast.stmt) -> list[Reread]:
                     found.append(Reread(path, writer, readers[0], written if waits and not between else None))
                     break
     return found
+
+
+OVERWRITTEN = "which every rank opens for itself: sharded, what one writes of its samples is lost under another's"
+
+
+def opened_by_all(module: Module, receiver: ast.expr) -> ast.expr | None:
+    """The path of a file that is open for writing under a name, the same one on all ranks; None where it is none."""
+    if not isinstance(receiver, ast.Name):
+        return None
+    for d in module.bindings.reaching(receiver):
+        value = d.value
+        while isinstance(value, ast.Call) and _opened(value) is None and value.args:
+            value = value.args[0]  # csv.writer(open(..))
+        path = _opened(value) if isinstance(value, ast.Call) else None
+        by_rank = path is None or any(isinstance(n, ast.expr) and is_rank(n) for n in ast.walk(path))
+        if path is not None and not by_rank and not _guarded(module, d.node):
+            return path
+    return None
 
 
 def _behind(module: Module, loop: ast.stmt) -> Iterator[tuple[ast.stmt, bool]]:
@@ -183,4 +201,4 @@ def _else(test: ast.If) -> set[ast.AST]:
     return {n for s in test.orelse for n in ast.walk(s)}
 
 
-__all__ = ["Reread", "reread"]
+__all__ = ["OVERWRITTEN", "Reread", "opened_by_all", "reread"]
