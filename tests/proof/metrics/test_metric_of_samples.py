@@ -86,11 +86,22 @@ return s
 }
 
 
+FILLED = """
+tokens = 0
+for batch in val_loader:
+    tokens += max(len(e["ids"]) for e in batch) * len(batch)
+tokens = reduced(tokens)
+return tokens
+"""
+
+
 @pytest.fixture(scope="module")
 def proofs() -> dict[str, MetricProof]:
     asked = {name: recipe(body, LISTS) for name, body in (RIGHT | WRONG).items()}
     asked["not reduced"] = recipe(RIGHT["keys"], LISTS, undone=("s, n = reduced(s, n)",))
     asked["one of two"] = recipe(RIGHT["a report"], LISTS, undone=("gold = in_order(gold, val_loader)",))
+    asked["lengths, not reduced"] = recipe(RIGHT["lengths"], LISTS, undone=("tokens = reduced(tokens)",))
+    asked["filled up"] = recipe(FILLED, LISTS)
     return proven(asked)
 
 
@@ -102,6 +113,13 @@ def test_a_metric_of_the_samples_of_lists_is_proven(proofs: dict[str, MetricProo
     assert stand_ins["batch"] == "a list of samples, whose fields their indices decide"
 
 
-@pytest.mark.parametrize("name", [*WRONG, "not reduced", "one of two"])
+@pytest.mark.parametrize("name", [*WRONG, "not reduced", "one of two", "lengths, not reduced"])
 def test_a_metric_that_goes_by_how_the_lists_are_made_up_is_refuted(proofs: dict[str, MetricProof], name: str) -> None:
     assert proofs[name].verdict == "refuted"
+
+
+def test_a_metric_that_holds_for_lists_of_one_length_only_is_not_proven(proofs: dict[str, MetricProof]) -> None:
+    proof = proofs["filled up"]
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0] == "assumed: the lists of all samples are of one length"
+    assert "`tokens` is " in proof.reasons[1]
