@@ -36,6 +36,7 @@ _PLAIN = frozenset(
     | {"hasattr", "cuda", "clone", "squeeze", "std", "map", "partial"}
 )
 _LOOKS = frozenset({"isinstance", "issubclass", "callable", "is_available", "device_count", "is_initialized"})
+_SHOWS = frozenset({"print", "info", "debug", "warning", "warn", "error"})
 _READS = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "safe_load", "load", "fromfile"})
 _OF_FILES = frozenset({"isfile", "exists", "isdir", "is_file", "is_dir"})
 # Libraries of which a function given alike values gives alike ones; but for what is drawn or measured.
@@ -159,7 +160,7 @@ class Alike:
             return isinstance(node.func, ast.Attribute) and self.turns(node.func.value, depth + 1)
         if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict)):
             return not any(isinstance(e, ast.Starred) for e in getattr(node, "elts", []))
-        if isinstance(node, (ast.ListComp, ast.DictComp)):
+        if isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):
             return self._generators(node.generators, depth + 1)
         if isinstance(node, ast.Name) and node not in self.assumed:
             found = self._definitions(node)
@@ -320,6 +321,8 @@ class Alike:
 
     def _truth(self, node: ast.expr, depth: int) -> bool:
         """Whether a condition holds on all ranks or on none: an object that is made is true on each."""
+        if node in self.assumed:
+            return True
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return self._truth(node.operand, depth)
         if isinstance(node, ast.BoolOp):
@@ -380,7 +383,7 @@ class Alike:
             if isinstance(whole, ast.Call) and any("torch.distributed" in q for q in home.callee(whole)):
                 return name in _AGREED
             return (
-                name in _PLAIN or name == "print" or (bool(root) and root <= {*_PURE, "builtins", "logging", "wandb"})
+                name in _PLAIN or name in _SHOWS or (bool(root) and root <= {*_PURE, "builtins", "logging", "wandb"})
             )
         return True
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of
+from shardfix.analysis.loops.single import of_one_process
 from shardfix.analysis.metrics.alike import Alike, fails_everywhere
 from shardfix.analysis.metrics.callees import runs_the_same
 from shardfix.analysis.metrics.going_by_rank import differs
@@ -90,7 +91,7 @@ class _Way:
         # The other calls that are seen give other loaders, for which the same is asked.
         known = set(module.callers(function)) - set(mine) if mine else set()
         for call in runs.calls:
-            if call in known:
+            if call in known or of_one_process(module.home(call), call):
                 continue
             if isinstance(call, ast.Call) and not runs_the_same(self.alike, call):
                 words = " ".join(ast.unparse(call.func).split())
@@ -110,7 +111,7 @@ class _Way:
             return None if same else Away(step.node, step.why)
         if step.node in self.lifted or self.alike.step(step):
             return None
-        asked = getattr(step.node, "iter", step.node)
+        asked = _without(getattr(step.node, "iter", step.node), self.lifted)
         words = " ".join(ast.unparse(asked).split())[:60]
         certain = isinstance(asked, ast.expr) and differs(module, asked)
         if certain:
@@ -124,6 +125,14 @@ class _Way:
         way = _Way(self.module, self.loop, self.aliases, self.given, self.lifted, set(self.seen), of_a_value=True)
         way.alike = self.alike
         return way.to(node, 2) is None
+
+
+def _without(test: ast.AST, lifted: frozenset[ast.expr]) -> ast.AST:
+    """What a condition still asks when parts of it are taken away."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return test
+    left = [v for v in test.values if v not in lifted]
+    return left[0] if len(left) == 1 else ast.copy_location(ast.BoolOp(test.op, left), left[0]) if left else test
 
 
 __all__ = ["Away", "stays_away"]

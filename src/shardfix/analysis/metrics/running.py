@@ -279,8 +279,10 @@ def _family(module: Module, function: ast.AST) -> list[ast.ClassDef]:
 
 def _replaced(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Obstacle | None:
     """Where something else is put under a function's name, or it is asked for by its name as a text."""
-    name = function.name
-    for m in module.fellows:
+    name, project = function.name, module.project
+    # A script that no other file imports is known to none of them.
+    imported = project is None or bool(project.importers.get(module.path)) or bool(_family(module, function))
+    for m in module.fellows if imported else (module,):
         if name not in m.text:
             continue
         for d in m.bindings.definitions:

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.going_by_rank import goes_by_rank
+from shardfix.analysis.programs.together import together
 
 _SETTINGS = re.compile(
     r"(?i)(^|[._(])(args?|arguments|cfgs?|configs?|conf|opts?|options?|flags|hparams|hps?|params|settings)$"
@@ -87,19 +88,6 @@ def is_settings(node: ast.expr) -> bool:
     return bool(_SETTINGS.search(ast.unparse(node).rstrip(")").removesuffix(".__dict__")))
 
 
-def together(module: Module) -> list[Module]:
-    """The files that run with a file: what it imports, what imports it, and so on; of a project not all are one
-    program."""
-    project = module.project
-    if project is None:
-        return [module]
-    found = [module.path]
-    for path in found:  # grows while it is walked
-        beside = project.imports.get(path, set()) | project.importers.get(path, set())
-        found += sorted(beside - set(found))
-    return [project.modules[path] for path in found if path in project.modules]
-
-
 _KNOWN: WeakKeyDictionary[Module, dict[str, list[Put]]] = WeakKeyDictionary()  # a file is asked for many names
 
 
@@ -153,4 +141,4 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
         yield target, value
 
 
-__all__ = ["Put", "Stored", "is_settings", "together"]
+__all__ = ["Put", "Stored", "is_settings"]
