@@ -6,19 +6,20 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._findings import divided
-from shardfix.codemods._mending import Hindrance, mended, other_loaders
+from shardfix.codemods._mending import EVALUATION, Hindrance, mended, other_loaders
 
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.spelling import free_name, spell_distributed_package
+from shardfix.analysis.code.spelling import below_imports, free_name, spell_distributed_package
 from shardfix.analysis.loops.conditions import Guard, turned
 from shardfix.analysis.loops.dividing import Closed
-from shardfix.analysis.loops.letting_in import Kept, LetIn, let_in
+from shardfix.analysis.loops.letting_in import Kept, LetIn, Wait, let_in
 from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import (
+    AddImport,
     DropStatement,
     Edit,
     GuardStatements,
@@ -154,7 +155,38 @@ def edits_of(found: LetIn) -> list[Edit] | Hindrance:
             return Hindrance("how to ask for the rank is not seen here", module.evidence(call))
         edits += test[1]
         edits.append(SetKeyword(*module.place(call), "disable", _others(guard, test[0])))
+    for module, statement, name in found.unset:
+        block = module.block(statement)
+        if statement is block[0]:
+            return Hindrance("nothing stands in front of what one process alone makes", module.evidence(statement))
+        # Behind what is before, since a condition goes above the comments of what it is put around.
+        ahead = block[block.index(statement) - 1]
+        edits.append(InsertStatements(*module.place(ahead), "after", (f"{name} = None",)))
+    for wait in found.waits:
+        waiting = _waiting(wait)
+        if waiting is None:
+            return Hindrance("how to ask for the rank is not seen here", wait.module.evidence(wait.statement))
+        edits += waiting
     return list(dict.fromkeys(edits))
+
+
+def _waiting(wait: Wait) -> list[Edit] | None:
+    """The lines by which ranks wait for files before a statement."""
+    module, place = wait.module, wait.module.place(wait.statement)
+    imported = AddImport(module.path, EVALUATION, "all_here", below_imports(module))
+    if not wait.first:
+        return [InsertStatements(*place, "before", ("all_here()",)), imported]
+    test, package = _alone(module, wait.statement, wait.guard), spell_distributed_package(module, wait.statement)
+    if test is None or package is None:
+        return None
+    # Both waits are one: all_here() is met at the same line by all ranks, torch's own need not be.
+    name, imports = package
+    others, alone = _others(wait.guard, test[0]), test[0]
+    if group_at(module, wait.statement).exists != "always":
+        alone = f"{name}.is_initialized() and {f'({alone})' if ' or ' in alone or ' if ' in alone else alone}"
+    before = InsertStatements(*place, "before", (f"if {others}:", f"    {name}.barrier()"))
+    after = InsertStatements(*place, "after", (f"if {alone}:", f"    {name}.barrier()"))
+    return [*test[1], *imports, before, after]
 
 
 def _only(guard: Guard, statement: ast.stmt) -> bool:

@@ -82,6 +82,7 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
         consequences=(
             "with W processes each rank evaluates 1/W of the samples; until now one did all and the others waited "
             "where they next combine something",
+            *_of_files(way),
             *((f"one rank alone still does what line {', '.join(map(str, kept))} begins",) if kept else ()),
             TOGETHER,
             "each pass over a loader draws a random number, on every rank now: dropout and augmentation in training "
@@ -96,6 +97,17 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
         ),
         also=tuple(site.location for site in group[1:]),
     )
+
+
+def _of_files(way: LetIn) -> list[str]:
+    """What becomes of files, as consequences."""
+    lines = ", ".join(str(line) for line in sorted({s.lineno for s in way.loading}))
+    loaded = f"every rank loads what line {lines} loads, once all are here: all of them must see the same files"
+    first = [w.statement.lineno for w in way.waits if w.first]
+    turn = f"in line {', '.join(map(str, first))} the main process goes first, and the others read the file it wrote"
+    own = sorted({statement.lineno for _, statement, _ in way.unset})
+    alone = f"what line {', '.join(map(str, own))} begins to make stays one rank's own: the others get None"
+    return [*([loaded] if lines else []), *([turn] if first else []), *([alone] if own else [])]
 
 
 _HEAD = (
@@ -146,7 +158,8 @@ RULE = Rule(
     ),
     refuses=(
         "Where one rank alone comes to a collective, or decides to stop; where another condition may differ by rank; "
-        "where the model or anything else that is evaluated is the main process's own (loaded or changed there); where "
+        "where the model or anything else that is evaluated is the main process's own (changed there, or from its "
+        "memory); where one rank would read a file while another writes it; where "
         "the others do something else meanwhile; and wherever the metric is not understood. The reason says which "
         "line."
     ),
@@ -163,10 +176,11 @@ RULE = Rule(
             unsafe=True,
         ),
         Example(
-            "the model that is evaluated is loaded by the main process alone",
+            "the model is filled with what the main process alone has in memory",
             _PLAIN
+            + "best = {}\n"
             + "if dist.get_rank() == 0:\n"
-            + '    model.load_state_dict(torch.load("best.pt"))\n'
+            + "    model.load_state_dict(best)\n"
             + "    print(evaluate(model, val_loader))\n",
             unsafe=True,
         ),
@@ -194,6 +208,21 @@ RULE = Rule(
             + "if dist.get_rank() == 0:\n"
             + '    print("accuracy", accuracy)\n'
             + '    torch.save(model.state_dict(), "model.pt")\n',
+            code="SHD306",
+            unsafe=True,
+        ),
+        Example(
+            "every rank loads the weights, once the main process has saved them",
+            _PLAIN
+            + "if dist.get_rank() == 0:\n"
+            + '    model.load_state_dict(torch.load("best.pt"))\n'
+            + '    print("accuracy", evaluate(model, val_loader))\n',
+            _SHARED.replace("import reduced", "import all_here, reduced")
+            + "all_here()\n"
+            + 'model.load_state_dict(torch.load("best.pt"))\n'
+            + "metric = evaluate(model, val_loader)\n"
+            + "if dist.get_rank() == 0:\n"
+            + '    print("accuracy", metric)\n',
             code="SHD306",
             unsafe=True,
         ),

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from alone_programs import PROGRAMS, Program
+from alone_programs import PROGRAMS as IN_MEMORY
+from alone_programs import Program
+from loading_programs import LOADING
 
 from shardfix.config import Asked, load
 from shardfix.engine import migrate
 
+PROGRAMS = (*IN_MEMORY, *LOADING)
 OURS = {"train.py", "store", "shardfix_evaluation.py", "__pycache__"}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from alone_programs import PROGRAMS
+from alone_programs import PROGRAMS as IN_MEMORY
+from loading_programs import LOADING
 
 from shardfix.config import Asked, load
 from shardfix.engine import migrate
 from shardfix.result import RunResult
 
+PROGRAMS = (*IN_MEMORY, *LOADING)
 # One function evaluates on several data sets: what the loop gives is proven, not what is made of it elsewhere.
 SEVERAL = {"two evaluations in one condition", "the data of several evaluations is built in a function of its own"}
 

@@ -183,18 +183,17 @@ REFUSED = [
     ),
     # -- ranks would evaluate something else -------------------------------------------------------------------
     pytest.param(
-        LOADER
-        + "if rank == 0:\n    model.load_state_dict(torch.load('best.pt'))\n    print(evaluate(model, val_loader))\n",
+        LOADER + "kept = {}\nif rank == 0:\n    model.load_state_dict(kept)\n    print(evaluate(model, val_loader))\n",
         "    model.load_state_dict",
         "loads what one process alone may have",
-        id="weights are loaded in the condition",
+        id="weights of one process's memory are loaded in the condition",
     ),
     pytest.param(
-        LOADER
-        + "if rank == 0:\n    best = Net.from_pretrained(args.output_dir)\n    print(evaluate(best, val_loader))\n",
-        "    best = Net.from_pretrained",
-        "the evaluation needs `Net.from_pretrained(..)`, which loads what one process alone may have",
-        id="the model is loaded in the condition",
+        LOADER + "if rank == 0:\n    best = torch.load('best.pt')\n    best.update(more())\n"
+        "if rank == 0:\n    model.load_state_dict(best)\n    print(evaluate(model, val_loader))\n",
+        "    best.update(more())",
+        "only the main process calls `best.update(..)`",
+        id="what is loaded is changed further",
     ),
     pytest.param(
         LOADER
@@ -246,10 +245,11 @@ REFUSED = [
     pytest.param(
         "def cached(path):\n    if os.path.exists(path):\n        return torch.tensor(np.load(path))\n"
         "    data = make()\n    if rank == 0:\n        np.save(path, data)\n    return data\n"
-        "if rank == 0:\n    val_set = cached('val.npy')\n    val_loader = DataLoader(val_set, batch_size=4)\n"
+        "if rank == 0:\n    with torch.no_grad():\n        val_set = cached('val.npy')\n"
+        "    val_loader = DataLoader(val_set, batch_size=4)\n"
         "    print(evaluate(model, val_loader))\n",
         "    if os.path.exists(path)",
-        "which loads what one process alone may have",
+        "one rank may read this file while another writes it",
         id="the data is read from a file that the main process may be writing",
     ),
     pytest.param(

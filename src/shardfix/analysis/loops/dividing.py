@@ -12,7 +12,8 @@ from typing import NoReturn
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, first_name
-from shardfix.analysis.loops.effects import Effect, effects, unseen
+from shardfix.analysis.loops.effects import HERE, Effect, answered, effects, listing, unseen
+from shardfix.analysis.programs.processes import every_guard
 
 _MODES = frozenset({"train", "eval", "to", "cuda", "cpu", "half", "float", "requires_grad_"})
 # Names of what is not a model or a part of one.
@@ -50,6 +51,7 @@ class Divided:
         shared: what all ranks do; of an opened compound statement that is its head.
         opened: compound statements whose inner blocks are told apart as well.
         wrapped: calls among the targets in statements that show or write their result, which one process does alone.
+        loading: statements of all ranks that load from files, each with what it loads.
     """
 
     module: Module
@@ -59,6 +61,11 @@ class Divided:
     shared: set[ast.stmt] = field(default_factory=set)
     opened: set[ast.stmt] = field(default_factory=set)
     wrapped: list[tuple[ast.Call, ast.stmt]] = field(default_factory=list)
+    loading: list[tuple[ast.stmt, Effect]] = field(default_factory=list)
+
+    own: set[ast.stmt] = field(default_factory=set)  # statements of all ranks by which one process alone gets a value
+    results: dict[ast.Return, ast.stmt] = field(default_factory=dict)  # of one process, with what makes each
+    waited: list[ast.stmt] = field(default_factory=list)  # statements of all ranks that wait for what one writes
 
     # -- asked for afterwards --------------------------------------------------------------------------------
 
@@ -94,6 +101,37 @@ class Divided:
         """The innermost statement that is told apart and that a node belongs to; None for one outside."""
         units = {s for block in self.blocks for s in block}
         return next((n for n in (node, *self.module.around(node)) if n in units and isinstance(n, ast.stmt)), None)
+
+    def begins_to_load(self) -> ast.stmt | None:
+        """The first statement of the whole in which all ranks load or look for files; None where they load none."""
+        loads: set[ast.AST] = {s for s, _ in self.loading if s in self.shared}
+        looks = (
+            {s for part in self.parts() for s in [self.module.statement(c) for c in listing(part)]} if loads else set()
+        )
+        return next((s for s in self.blocks[0] if any(n in loads or n in looks for n in ast.walk(s))), None)
+
+    def listed(self) -> Iterator[ast.expr]:
+        """The lists of files that all ranks make, each in the same order, once they wait for what is written."""
+        for part in self.parts() if self.begins_to_load() is not None else ():
+            for call in listing(part):
+                outer = self.module.parents.get(call)
+                if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "sorted":
+                    yield call
+
+    def waits_for(self, reader: ast.AST, other: Divided, writer: ast.stmt) -> bool:
+        """Whether what reads stands behind a wait, and what writes in front of it."""
+        begins = self.begins_to_load()
+        if begins is None or self.module.scope(writer) is not self.module.scope(begins):
+            return False
+        return other.module is self.module and writer.lineno < begins.lineno <= getattr(reader, "lineno", 0)
+
+    def goes_first(self, s: ast.AST) -> bool:
+        """Whether the main process does a statement before the others, which wait for it."""
+        return any(known is s and e.raced for known, e in self.loading)
+
+    def in_loop(self, s: ast.AST) -> bool:
+        """Whether a statement stands in a loop over batches."""
+        return any(n in self.targets for n in self.module.around(s) if isinstance(n, ast.For))
 
     # -- one process did all: the fewest statements are taken out --------------------------------------------
 
@@ -164,7 +202,7 @@ class Divided:
         )
         if not (own or given):
             return False
-        found = effects(self.module, s, self.within)
+        found = self._but_loads(s)
         if any(e.kind in ("loads", "learns", "waits") for e in found):
             close(s, f"`{_short(call)}` {found[0].words}, which only the main process does now")
         if found:
@@ -177,7 +215,7 @@ class Divided:
 
     def _needed(self, s: ast.stmt) -> None:
         """A statement that all ranks are to do gives a value and no more, but for lines that it logs further down."""
-        found = [e for e in effects(self.module, s, self.within) if not (e.deep and e.kind == "logs")]
+        found = [e for e in self._but_loads(s) if not (e.deep and e.kind == "logs")]
         if not found:
             return
         shown = all(e.kind in ("shows", "logs", "writes") for e in found)
@@ -189,6 +227,21 @@ class Divided:
             self._wrap(s, calls, found)
             return
         close(found[0].node, f"the evaluation needs `{_short(found[0].node)}`, which {found[0].words}")
+
+    def _but_loads(self, s: ast.stmt) -> list[Effect]:
+        """What a statement of all ranks does, but for what it loads from files: that is noted."""
+        found = effects(self.module, s, self.within)
+        for e in found:
+            if e.of_files and not any(s is known and e.node is seen.node for known, seen in self.loading):
+                self.loading.append((s, e))
+        return [e for e in found if not e.of_files and not self._in_turns(e)]
+
+    def _in_turns(self, e: Effect) -> bool:
+        """Whether it is one of two waits by which ranks go one behind the other, and all come to both."""
+        if e.kind != "waits" or not e.deep or every_guard(self.module, e.through, HERE)[0] is not None:
+            return False
+        home = self.module.home(e.node)
+        return home.function(e.node) in self.module.called_functions(e.through) and answered(home, e.node)
 
     def _left_alone(self, s: ast.stmt) -> None:
         """A statement that one process goes on doing leads nobody elsewhere, and waits for nobody."""
@@ -227,11 +280,11 @@ class Divided:
             self._head(s)
             self._inner(s)
             return False
-        found = effects(self.module, s, self.within)
+        found = self._but_loads(s)
         bad = next((e for e in found if e.kind in ("waits", "loads", "learns")), None)
         if bad is not None:
             close(bad.node, f"`{_short(bad.node)}` {bad.words}, and only the main process comes to it now")
-        if not found and not holds and not self._in_loop(s):
+        if not found and not holds and not self.in_loop(s):
             self._seen(s)
         if not isinstance(s, ast.Expr):
             found = [e for e in found if not (e.deep and e.kind == "logs")]  # its value may be needed
@@ -259,10 +312,6 @@ class Divided:
         for n in ast.walk(s):
             if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and unseen(self.module, n.value):
                 close(n, f"what `{_short(n.value)}` does is not seen, and all ranks would do it from now on")
-
-    def _in_loop(self, s: ast.stmt) -> bool:
-        """Whether a statement stands in a loop over batches, where all that it adds to is followed."""
-        return any(n in self.targets for n in self.module.around(s) if isinstance(n, ast.For))
 
     def _inner(self, s: ast.stmt) -> bool:
         self.opened.add(s)
@@ -302,6 +351,10 @@ class Divided:
                     unit = self.unit_of(reader)
                     if unit is None or unit not in self.shared:
                         continue
+                    if isinstance(unit, ast.Return) and self._results_in(unit, d):
+                        assert isinstance(d.statement, ast.Assign)
+                        self.results.setdefault(unit, d.statement)
+                        continue
                     simple = unit not in self.opened and not isinstance(unit, (ast.Return, *_Functions))
                     if not simple or self._holds_target(unit) or leaving(unit) is not None:
                         close(unit, f"`{d.key}` is made by what one process alone is to do, and is needed by all")
@@ -313,9 +366,16 @@ class Divided:
         found: list[Definition] = []
         for d in self.module.bindings.definitions:
             unit = self.unit_of(d.statement) if d.kind not in ("parameter", "function", "class") else None
-            if unit is not None and unit not in self.shared:
+            if unit is not None and (unit not in self.shared or unit in self.own):
                 found.append(d)
         return found
+
+    def _results_in(self, leaving: ast.Return, d: Definition) -> bool:
+        """Whether a function ends with what one process alone has made right there: the others return None."""
+        block = self.module.block(leaving)
+        plain = isinstance(leaving.value, ast.Name) and leaving.value.id == d.key and block == self.blocks[0]
+        one = len(self.module.bindings.reaching(leaving.value)) == 1 if leaving.value is not None else False
+        return plain and one and d.statement in block and isinstance(d.statement, ast.Assign)
 
     # -- both ------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ _WRITES = frozenset(
 _READS = frozenset(
     {"load", "read_csv", "read_pickle", "read", "readlines", "exists", "isfile", "isdir", "open", "glob"}
 )
+_LISTS = frozenset({"glob", "iglob", "rglob", "listdir", "scandir", "walk", "exists", "isfile", "isdir", "is_file"})
+_READS_ALL = frozenset({"read_csv", "read_text", "read_json", "read_pickle", "loadtxt"})
 _RUNS = ("subprocess.", "os.system", "shutil.", "wandb.", "mlflow.", "comet_ml.", "neptune.")
 _WAITS = frozenset(
     {"barrier", "monitored_barrier", "wait_for_everyone", "main_process_first", "local_main_process_first"}
@@ -52,6 +54,10 @@ _LOADS = frozenset(
     {"load_state_dict", "from_pretrained", "load_checkpoint", "load_model", "load_from_checkpoint", "load_weights"}
     | {"load_file", "load_state", "restore", "resume", "load_ckpt", "load_pretrained", "hf_hub_download"}
 )
+# Of these, what reads a file that is the same for all ranks, once it is written.
+_FROM_DISK = frozenset(
+    {"load_state_dict", "from_pretrained", "load_model", "load_from_checkpoint", "load_weights", "load_file", "load"}
+)
 _CHANGES = frozenset({"append", "extend", "update", "add", "insert", "pop", "clear", "setdefault"})
 _HARMLESS = frozenset(
     {"eval", "train", "sort", "reset", "close", "flush", "set_description", "set_postfix", "set_postfix_str", "refresh"}
@@ -60,6 +66,7 @@ _HARMLESS = frozenset(
 )
 # What a call whose result nobody takes is for, by its name alone.
 _FOR_SHOW = re.compile(r"^(save|write|dump|export|upload|publish|notify|plot|draw|visuali|render|log_|print_|report)")
+_OUTPUT = re.compile(r"^(out|output|save|saved|prediction|predictions|result|results)_(\w+_)?(file|path|filename)$")
 _STEPPED = re.compile(r"optim|sched|scaler|^opt$|lr_")
 _WORDS: dict[Kind, str] = {
     "shows": "shows something",
@@ -77,11 +84,15 @@ class Effect:
 
     Args:
         through: the call, where it was asked for, of the function in which it stands; itself where it stands there.
+        raced: whether it reads a file that one process alone writes in the same function, like a cache.
+        of_files: whether it loads from files, which all ranks can do as soon as no process writes them any more.
     """
 
     kind: Kind
     node: ast.Call
     through: ast.Call
+    raced: bool = False
+    of_files: bool = False
 
     @property
     def deep(self) -> bool:
@@ -115,7 +126,7 @@ def _effects(
         if kind is not None:
             alone = kind in ("shows", "logs", "writes") and _of_one(module, call, top, depth)
             if not alone and not (kind == "waits" and in_turn(module, call)):
-                yield Effect(kind, call, call)
+                yield Effect(kind, call, call, of_files=kind == "loads" and _from_files(module, call))
             continue
         if depth >= _DEPTH:
             continue
@@ -126,11 +137,25 @@ def _effects(
             seen.add(function)
             raced = _raced(module.home(function), function)
             if raced is not None:
-                yield Effect("loads", raced, call)
+                yield Effect("loads", raced, call, raced=True, of_files=True)
             for found in _effects(module, function, within, depth + 1, seen):
                 shown = found.kind in ("shows", "logs", "writes")
                 if not (shown and _of_one(module, call, top, depth)):
-                    yield Effect(found.kind, found.node, call)
+                    yield Effect(found.kind, found.node, call, found.raced, found.of_files)
+
+
+def _from_files(module: Module, call: ast.Call) -> bool:
+    """Whether what is loaded comes from a file: not a state that one process may have in memory."""
+    name = last_name(call.func)
+    if name != "load_state_dict":
+        return name in _FROM_DISK
+    for n in (n for a in call.args[:1] for n in ast.walk(a)):
+        values = [n]
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
+            values = [d.value for d in module.bindings.reaching(n) if d.kind == "assign" and d.value is not None]
+        if any(isinstance(v, ast.Call) and last_name(v.func) in ("load", "load_file") for v in values):
+            return True
+    return False
 
 
 def _raced(module: Module, function: ast.AST) -> ast.Call | None:
@@ -201,11 +226,18 @@ def kind_of(module: Module, call: ast.Call) -> Kind | None:
         return "writes"
     if name == "open" or any(q.startswith(_RUNS) for q in qualified):
         return "writes" if name != "open" or _for_writing(call) else None
+    if _writes_to(call) and not any(q.startswith(("os.", "builtins.", "pathlib.")) for q in qualified):
+        return "writes"
     if _FOR_SHOW.match(name) and isinstance(module.parents[call], ast.Expr):
         return "writes"
     if name in _WRITES and not (name in ("remove", "move") and not _of_files(qualified)):
         return "writes"
     return None
+
+
+def _writes_to(call: ast.Call) -> bool:
+    """Whether a function of a library is told a file for what comes out, by the name of what it is given."""
+    return any(isinstance(a, ast.Name) and _OUTPUT.search(a.id) for a in arguments_of(call))
 
 
 def sets(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None = None) -> set[str]:
@@ -220,7 +252,7 @@ def sets(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None
             seen.add(function)
             for n in ast.walk(function):
                 if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store):
-                    found.add(n.attr)
+                    found |= set() if _of_new(function, n) else {n.attr}
                 elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in _CHANGES:
                     inner = n.func.value
                     found |= {inner.attr} if isinstance(inner, ast.Attribute) else set()
@@ -228,26 +260,33 @@ def sets(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None
     return found
 
 
-def reads(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None = None) -> ast.Call | None:
-    """The first call in a statement, or in functions of the project that it calls, that reads a file."""
+def listing(top: ast.AST) -> list[ast.Call]:
+    """The calls in a node that list files, or ask whether there is one."""
+    return [c for c in _calls(top) if last_name(c.func) in _LISTS]
+
+
+def _of_new(function: ast.AST, stored: ast.Attribute) -> bool:
+    """Whether an attribute is of an object that is only being made: ``self.x = x`` in ``__init__``."""
+    own = isinstance(stored.value, ast.Name) and stored.value.id == "self"
+    return own and getattr(function, "name", "") == "__init__"
+
+
+def reads(module: Module, top: ast.AST, depth: int = 0, seen: set[ast.AST] | None = None) -> list[ast.Call]:
+    """The calls in a statement, and in functions of the project that it calls, that read a file."""
     seen = set() if seen is None else seen
+    found: list[ast.Call] = []
     home = module.home(top)
     for call in _calls(top):
         name = last_name(call.func)
         asked = name == "open" and not _for_writing(call)
-        if asked or name in ("read_csv", "read_text", "read_json", "read_pickle", "loadtxt"):
-            return call
-        if name == "load" and any(
-            q.split(".")[0] in ("json", "numpy", "pickle", "yaml", "torch") for q in home.callee(call)
-        ):
-            return call
+        library = {q.split(".")[0] for q in home.callee(call)} & {"json", "numpy", "pickle", "yaml", "torch"}
+        if asked or name in _READS_ALL or (name == "load" and library) or (name in _FROM_DISK and name != "load"):
+            found.append(call)
         for function in home.called_functions(call, passed=False) if depth < _DEPTH else ():
             if function not in seen:
                 seen.add(function)
-                found = reads(module, function, depth + 1, seen)
-                if found is not None:
-                    return found
-    return None
+                found += reads(module, function, depth + 1, seen)
+    return found
 
 
 def unseen(module: Module, call: ast.Call) -> bool:
@@ -293,6 +332,18 @@ def in_turn(module: Module, call: ast.Call) -> bool:
     return False
 
 
+def answered(module: Module, call: ast.Call) -> bool:
+    """Whether a wait is one of two by which the main process goes first, under no further condition: where all ranks
+    come to the function, each comes to one of them."""
+    mine = _half(module, call)
+    if mine is None or mine[1]:
+        return False
+    function, name, home = module.function(call), last_name(call.func), module.home(call)
+    theirs = [c for c in home.calls if c is not call and last_name(c.func) == name and module.function(c) is function]
+    halves = [h for c in theirs if (h := _half(module, c)) is not None]
+    return len(theirs) == len(halves) == 1 and not halves[0][1] and halves[0][0] is not mine[0]
+
+
 def _half(module: Module, call: ast.Call) -> tuple[bool, frozenset[str]] | None:
     """Whether a call is for the main process (True) or for all others, and what else is asked; None where the rank is
     not."""
@@ -317,4 +368,4 @@ def _half(module: Module, call: ast.Call) -> tuple[bool, frozenset[str]] | None:
     return (sides[0], frozenset(more)) if len(sides) == 1 else None
 
 
-__all__ = ["HERE", "Effect", "Kind", "effects", "in_turn", "kind_of", "reads", "sets", "unseen"]
+__all__ = ["HERE", "Effect", "Kind", "answered", "effects", "in_turn", "kind_of", "listing", "reads", "sets", "unseen"]

@@ -12,8 +12,8 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.flow import Flow
 from shardfix.analysis.loops.conditions import Guard, conjuncts, guards_at, region
 from shardfix.analysis.loops.dividing import Closed, Divided, close
-from shardfix.analysis.loops.effects import HERE, kind_of
-from shardfix.analysis.loops.own import Own
+from shardfix.analysis.loops.effects import HERE, Effect, answered, kind_of
+from shardfix.analysis.loops.own import Missing, Own
 from shardfix.analysis.loops.weights import same_weights
 from shardfix.analysis.programs.processes import (
     distributed_test,
@@ -40,23 +40,44 @@ class Kept:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Wait:
+    """A wait before a statement, so that what it reads from files is written.
+
+    Args:
+        first: whether the others wait until the main process has done the statement; else all wait before it.
+    """
+
+    module: Module
+    statement: ast.stmt
+    guard: Guard
+    first: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class LetIn:
     """How all ranks are let into the evaluations over a loader.
 
     Args:
         wrapped: calls of the evaluation in statements that show or write their result.
         bars: calls of tqdm that every rank would draw from now on.
+        loading: the statements by which all ranks load from files what the main process alone loaded.
+        listed: the lists of files that all ranks make alike, since they wait before it.
+        unset: the statements in front of which a name is to be bound to None, which one process alone binds.
     """
 
     guards: tuple[Guard, ...]
     kept: tuple[Kept, ...]
     wrapped: tuple[tuple[ast.Call, ast.stmt], ...]
     bars: tuple[tuple[ast.Call, Guard], ...]
+    waits: tuple[Wait, ...] = ()
+    loading: tuple[ast.stmt, ...] = ()
+    listed: frozenset[ast.expr] = frozenset()
+    unset: tuple[tuple[Module, ast.stmt, str], ...] = ()
 
     @property
     def lifted(self) -> frozenset[ast.expr]:
-        """The conditions that go."""
-        return frozenset(t for g in self.guards for t in g.tests)
+        """The conditions that go, and what all ranks find alike where they wait for it."""
+        return self.listed.union(t for g in self.guards for t in g.tests)
 
 
 def let_in(module: Module, loaders: Sequence[tuple[Flow, ast.Call]]) -> LetIn | Closed:
@@ -81,6 +102,7 @@ class _Ways:
     above: dict[_Scope, bool] = field(default_factory=dict)  # whether one process alone calls a function
     guards: dict[ast.stmt, Guard] = field(default_factory=dict)
     divided: list[tuple[Divided, Guard]] = field(default_factory=list)
+    loaded: set[ast.AST] = field(default_factory=set)  # what more is loaded by all ranks
 
     def opened(self) -> LetIn:
         for flow, built in self.loaders:
@@ -96,19 +118,86 @@ class _Ways:
                 self._visit(built, set(), 0)
         if not self.guards:
             close(self.loaders[0][1], "the condition on the rank is not seen to be one that can be taken away")
-        self._divide()
-        for scope in self.targets:
-            self._waits_apart(scope)
-        parts = [d for d, _ in self.divided]
-        Own(
-            self.module, parts, frozenset(g for g, v in self.guards.items() if not v.early), frozenset(self.above)
-        ).keep()
+        for _ in range(_DEPTH):
+            self.divided.clear()
+            self._divide()
+            for scope in self.targets:
+                self._waits_apart(scope)
+            self._hand_back()
+            lifted = frozenset(g for g, v in self.guards.items() if not v.early)
+            parts = [d for d, _ in self.divided]
+            try:
+                Own(self.module, parts, lifted, frozenset(self.above)).keep()
+                break
+            except Missing as missing:
+                self._load_too(missing.definition)
         same_weights(self.module, parts)
         self._read_elsewhere()
         kept = [Kept(d.module, a, b, g) for d, g in self.divided for a, b in d.kept()]
         wrapped = [w for d, _ in self.divided for w in d.wrapped]
         bars = [(c, g) for d, g in self.divided for c in _bars(d)]
-        return LetIn(tuple(self.guards.values()), tuple(kept), tuple(wrapped), tuple(dict.fromkeys(bars)))
+        waits, loading = self._waits()
+        guards = tuple(self.guards.values())
+        listed = frozenset(call for d, _ in self.divided for call in d.listed())
+        return LetIn(
+            guards,
+            tuple(kept),
+            tuple(wrapped),
+            tuple(dict.fromkeys(bars)),
+            tuple(waits),
+            tuple(loading),
+            listed,
+            tuple(self._unset(kept)),
+        )
+
+    def _unset(self, kept: Sequence[Kept]) -> Iterator[tuple[Module, ast.stmt, str]]:
+        """Where a result of one process alone begins to be made, and its name."""
+        for divided, _ in self.divided:
+            for leaving, made in divided.results.items():
+                block = divided.module.block(made)
+                runs = [k for k in kept if k.first in block and k.last in block]
+                run = next(k for k in runs if block.index(k.first) <= block.index(made) <= block.index(k.last))
+                assert isinstance(leaving.value, ast.Name)
+                yield divided.module, run.first, leaving.value.id
+
+    def _load_too(self, d: Definition) -> None:
+        """Let all ranks load what the main process alone loads under another condition."""
+        if d.statement in self.loaded or not isinstance(self.module.scope(d.statement), (ast.Module, *_Functions)):
+            close(d.node, f"`{d.key}` is the main process's own")
+        self.loaded.add(d.statement)
+        self._visit(d.statement, set(), 0)
+
+    def _waits(self) -> tuple[list[Wait], list[ast.stmt]]:
+        """Where ranks wait for files, and the statements that load some."""
+        first: list[Wait] = []
+        begun: list[Wait] = []
+        loading: list[ast.stmt] = []
+        for divided, guard in self.divided:
+            raced = [(s, e) for s, e in divided.loading if e.raced and s in divided.shared]
+            for s, e in raced:
+                if self._goes_first(e):
+                    continue
+                if s in divided.opened or not isinstance(s, (ast.Assign, ast.AnnAssign, ast.Expr)):
+                    close(e.node, "one rank may read this file while another writes it")
+                first.append(Wait(divided.module, s, guard, True))
+            ahead = {e.through for _, e in raced}
+            plain = [s for s, e in divided.loading if s in divided.shared and e.through not in ahead]
+            loading += plain
+            start = divided.begins_to_load()
+            if plain and start is not None and guard.statement in self.guards and not self._is_body(divided):
+                begun.append(Wait(divided.module, start, guard, False))
+            elif plain:
+                begun += [Wait(g.module, region(g)[0], g, False) for g in self.guards.values()]
+            begun += [Wait(divided.module, s, guard, False) for s in divided.waited]
+        found = {(w.statement, w.first): w for w in [*begun, *first]}
+        return list(found.values()), list(dict.fromkeys(loading))
+
+    def _goes_first(self, e: Effect) -> bool:
+        """Whether a function has waits of its own, by which the main process goes first."""
+        home = self.module.home(e.node)
+        function = home.function(e.node)
+        own = [c for c in home.calls if home.function(c) is function and kind_of(home, c) == "waits"]
+        return bool(own) and all(answered(home, c) for c in own)
 
     # -- the conditions ----------------------------------------------------------------------------------------
 
@@ -173,8 +262,31 @@ class _Ways:
                 divided.untangle()
                 self.divided.append((divided, outer))
 
-    def _shared(self) -> set[ast.AST]:
-        return {s for d, _ in self.divided for s in d.shared}
+    def _hand_back(self) -> None:
+        """What a function gives to one process alone is read by it alone."""
+        for inner, _ in self.divided:
+            if not inner.results:
+                continue
+            function = inner.module.scope(inner.blocks[0][0])
+            for n in ast.walk(function):
+                if isinstance(n, ast.Return) and n.value is not None and n not in inner.results:
+                    if inner.module.scope(n) is function:
+                        close(n, "it is returned by all ranks, and another result by one alone")
+            for divided, _ in self.divided:
+                for call in [t for t in divided.targets if isinstance(t, ast.Call)]:
+                    if function in divided.module.called_functions(call):
+                        self._own_result(divided, call)
+
+    def _own_result(self, divided: Divided, call: ast.Call) -> None:
+        statement = divided.module.statement(call)
+        if any(statement is w for _, w in divided.wrapped) or (
+            isinstance(statement, ast.Expr) and statement.value is call
+        ):
+            return
+        if not (isinstance(statement, ast.Assign) and statement.value is call):
+            close(statement, "what one process alone makes is the result, and all ranks would read it")
+        divided.own.add(statement)
+        divided.settle()
 
     # -- what must not be --------------------------------------------------------------------------------------
 
@@ -304,4 +416,4 @@ def _bars(divided: Divided) -> Iterator[ast.Call]:
                     yield n
 
 
-__all__ = ["Kept", "LetIn", "let_in"]
+__all__ = ["Kept", "LetIn", "Wait", "let_in"]

@@ -10,7 +10,17 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.loops.dividing import Divided, close
 from shardfix.analysis.loops.effects import HERE, effects, kind_of, reads, sets
+from shardfix.analysis.loops.files import may_meet
+from shardfix.analysis.loops.single import of_one_process
 from shardfix.analysis.programs.processes import distributed_test, every_guard, is_main_test, is_not_main_test
+
+
+class Missing(Exception):
+    """What all ranks need is loaded by the main process alone, from where all ranks could load it."""
+
+    def __init__(self, definition: Definition) -> None:
+        super().__init__(definition.key)
+        self.definition = definition
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -32,6 +42,7 @@ class Own:
 
         Raises:
             Closed: all ranks would read it.
+            Missing: all ranks need it, and could load it.
         """
         self._there()
         self._counted_alone()
@@ -59,6 +70,8 @@ class Own:
                             continue
                         if (len(found) > 1 or _or_none(d)) and self._only_handed(divided, n):
                             continue
+                        if _loaded(self.module.home(d.node), d):
+                            raise Missing(d)
                         line = getattr(d.node, "lineno", 0)
                         close(n, f"`{d.key}` is the main process's own (line {line})")
 
@@ -67,7 +80,7 @@ class Own:
         test = every_guard(home, d.statement, HERE)[0]
         if test is not None and distributed_test(test) is not False:
             opened = any(d.statement in ast.walk(g) for g in self.lifted)
-            return not opened
+            return not opened and not of_one_process(home, d.statement)
         return _or_none(d)
 
     def _only_handed(self, divided: Divided, n: ast.expr) -> bool:
@@ -138,21 +151,33 @@ class Own:
                         close(s, f"it sets `{name}`, which all ranks read (line {asked.lineno})")
 
     def _read_while_written(self) -> None:
-        """What all ranks read from files is not what one of them writes."""
+        """What all ranks read from files is not what one of them writes at the same time.
+
+        A file that is read before the evaluation is read when the ranks next combine something, behind it; one that is
+        read when one rank may still write it is waited for.
+        """
         writing = [
-            s
+            (d, s)
             for d in self.divided
             for s in d.alone()
             if any(e.kind == "writes" for e in effects(d.module, s)) and not isinstance(s, ast.Return)
         ]
-        if not writing:
-            return
-        for divided in self.divided:
+        for divided in self.divided if writing else ():
+            last = max(getattr(t, "end_lineno", 0) or 0 for t in divided.targets)
             for part in divided.parts():
-                call = reads(divided.module, part) if not isinstance(part, (ast.Return, ast.expr)) else None
-                if call is not None:
-                    lines = ", ".join(sorted({str(s.lineno) for s in writing}))
-                    close(call, f"it reads a file, and one process alone writes files (line {lines})")
+                if isinstance(part, (ast.Return, ast.expr)) or divided.goes_first(part):
+                    continue
+                for call in reads(divided.module, part, seen=set(divided.within)):
+                    same = [(d, s) for d, s in writing if may_meet(self.module, call, d.module, s)]
+                    same = [(d, s) for d, s in same if not divided.waits_for(part, d, s)]
+                    if not same:
+                        continue
+                    simple = isinstance(part, (ast.Assign, ast.AnnAssign, ast.Expr))
+                    if not simple or getattr(part, "lineno", 0) > last or divided.in_loop(part):
+                        lines = ", ".join(sorted({str(s.lineno) for _, s in same}))
+                        close(call, f"it reads a file, and one process alone writes files (line {lines})")
+                    assert isinstance(part, ast.stmt)
+                    divided.waited.append(part)
 
     def _decides(self, node: ast.expr) -> bool:
         """Whether a value is asked for where all ranks come: in a condition, or by what a loop goes over."""
@@ -167,7 +192,9 @@ class Own:
                 lifted = isinstance(outer, ast.If) and outer in self.lifted
                 return lifted or unit is not None or every_guard(home, outer, HERE)[0] is None
             if isinstance(outer, (ast.For, ast.AsyncFor)) and previous is outer.iter:
-                return every_guard(home, outer, HERE)[0] is None
+                together = any(e.kind in ("waits", "learns") for e in effects(home, outer))
+                together = together or (inside is not None and any(n in inside.targets for n in ast.walk(outer)))
+                return together and every_guard(home, outer, HERE)[0] is None
             if isinstance(outer, ast.stmt):
                 return False
             previous = outer
@@ -178,6 +205,14 @@ def _of_object(module: Module, n: ast.Attribute) -> Iterator[Definition]:
     cls = module.class_of(n)
     if cls is not None and isinstance(n.value, ast.Name) and n.value.id == "self":
         yield from module.attribute_values(cls, n.attr)
+
+
+def _loaded(module: Module, d: Definition) -> bool:
+    """Whether a name is bound to what is loaded from files, and nothing else is done for it."""
+    if d.kind != "assign" or d.index is not None or not isinstance(d.node, ast.Name) or d.value is None:
+        return False
+    found = effects(module, d.value)
+    return bool(found) and all(e.of_files and not e.deep for e in found)
 
 
 def _or_none(d: Definition) -> bool:
@@ -200,4 +235,4 @@ def _told(module: Module, s: ast.stmt) -> Iterator[ast.Name]:
             yield held
 
 
-__all__ = ["Own"]
+__all__ = ["Missing", "Own"]

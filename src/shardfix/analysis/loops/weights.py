@@ -12,6 +12,7 @@ from shardfix.analysis.code.names import WRAPPERS_DDP, last_name
 from shardfix.analysis.loops.dividing import PLAIN, Divided, close
 from shardfix.analysis.loops.effects import HERE
 from shardfix.analysis.programs.processes import distributed_test, every_guard
+from shardfix.analysis.programs.together import together
 
 _UPDATES = re.compile(r"update|ema|swa|average|load_state|copy_|sync|swap|apply", re.IGNORECASE)
 _NORMED = re.compile(r"BatchNorm|torchvision|timm|resnet|inception|densenet|mobilenet|efficientnet", re.IGNORECASE)
@@ -44,8 +45,9 @@ def same_weights(module: Module, divided: Sequence[Divided]) -> None:
                 "set_postfix",
                 "state_dict",
             )
-            if updates and any(_named(g) & names for g in given) and not _is_result(call):
-                close(call, _ALONE.format(_short(call)))
+            if updates and any(_named(g) & names and not _another(home, g, divided) for g in given):
+                if not _is_result(call):
+                    close(call, _ALONE.format(_short(call)))
         for call in alone:
             own = {n for n in names if not PLAIN.search(n)}
             within = own | (read - names)
@@ -59,6 +61,29 @@ def _shared_nodes(divided: Sequence[Divided]) -> Iterator[ast.AST]:
     for d in divided:
         for part in d.parts():
             yield from ast.walk(part)
+
+
+def _another(module: Module, node: ast.expr, divided: Sequence[Divided]) -> bool:
+    """Whether a name stands for an object that one process alone made, where all ranks fill one of their own from a
+    file under that name."""
+    if not isinstance(node, ast.Name):
+        return False
+    mine = module.bindings.reaching(node)
+    made = bool(mine) and all(d.kind == "assign" and isinstance(d.value, ast.Call) for d in mine)
+    shared = [n for n in _shared_nodes(divided) if isinstance(n, ast.Name) and n.id == node.id]
+    apart = not any(module.home(n).bindings.reaching(n) & mine for n in shared if isinstance(n.ctx, ast.Load))
+    filled = [
+        e.node.func.value
+        for d in divided
+        for s, e in d.loading
+        if s in d.shared and isinstance(e.node.func, ast.Attribute) and not _partly(e.node)
+    ]
+    return made and apart and any(isinstance(f, ast.Name) and f.id == node.id for f in filled)
+
+
+def _partly(call: ast.Call) -> bool:
+    """Whether a model is filled in part only, or it is not one that is filled."""
+    return last_name(call.func) != "load_state_dict" or any(k.arg == "strict" for k in call.keywords)
 
 
 def _by_one(module: Module, node: ast.AST) -> ast.expr | None:
@@ -116,10 +141,11 @@ def _of_the_module(module: Module, call: ast.Call) -> set[str]:
 
 def _statistics(module: Module, divided: Sequence[Divided], names: set[str]) -> None:
     """A model outside of its DistributedDataParallel: the statistics of its BatchNorm are each rank's own."""
-    text = "".join(m.text for m in module.fellows)
+    program = together(module)
+    text = "".join(m.text for m in program)
     if not _NORMED.search(text) or "SyncBatchNorm" in text or "SyncBN" in text:
         return
-    wraps = [c for m in module.fellows for c in m.calls if m.callee(c) & WRAPPERS_DDP]
+    wraps = [c for m in program for c in m.calls if m.callee(c) & WRAPPERS_DDP]
     inner: set[Definition] = set()
     for wrap in wraps:
         if any(k.arg == "broadcast_buffers" and ast.unparse(k.value) == "False" for k in wrap.keywords):
