@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.own import own_calls
+from shardfix.analysis.code.tree import walk
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.accumulation import mentions
 from shardfix.analysis.loops.epochs import is_enumerated
@@ -218,15 +219,15 @@ def _positional(module: Module, loop: ast.AST) -> Evidence | None:
     for node in own_calls(loop):
         if last_name(node.func) in ("write", "writerow", "writelines", "save_image"):
             return module.evidence(node)
-    inside = [n for s in (body if isinstance(body, list) else []) for n in ast.walk(s)]
-    numbered = (n for n in inside if isinstance(n, ast.Subscript) and _by_number(module, n, loop))
+    items = [n for s in (body if isinstance(body, list) else []) for n in walk(s) if isinstance(n, ast.Subscript)]
+    inside = set(walk(loop)) if items else set()
+    numbered = (n for n in items if _by_number(module, n, loop, inside))
     first = next(numbered, None)
     return module.evidence(first) if first is not None else None
 
 
-def _by_number(module: Module, node: ast.Subscript, loop: ast.AST) -> bool:
+def _by_number(module: Module, node: ast.Subscript, loop: ast.AST, inside: set[ast.AST]) -> bool:
     """``examples[i]``, where the loop counts its batches or samples by ``i`` and does not bind ``examples``."""
-    inside = set(ast.walk(loop))
     names = [n for n in ast.walk(node.value) if isinstance(n, (ast.Name, ast.Attribute))]
     if any(d.statement in inside for n in names for d in module.bindings.reaching(n)):
         return False
