@@ -13,7 +13,7 @@ from shardfix.codemods._sharding import shard
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.samplers import Arm
-from shardfix.analysis.loops.accumulation import accumulated, same_source
+from shardfix.analysis.loops.accumulation import accumulated, left_early, same_source
 from shardfix.analysis.loops.learning import does, evaluates
 from shardfix.analysis.metrics.reread import OVERWRITTEN
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
@@ -46,6 +46,12 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
     if not edits:
         sharding = "a DistributedSampler shards it" if not site.own_shares else f"{site.own_shares[0].label} shards it"
         return [metric or sharding]
+    left = _left_early(site)
+    if left is not None:
+        # Of a dataset that is sorted, the samples at its beginning are no fair draw.
+        return [
+            metric or f"line {left.location.line} ends its loop early: it reads some of the samples, drawn at random"
+        ]
     if may_train(site) and not site.answered("role", "eval"):
         return [metric or refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
     shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
@@ -66,6 +72,13 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
         evidence=tuple(module.evidence(a.node) for a in distributed),
     )
     return [change, metric] if metric is not None else [change]
+
+
+def _left_early(site: Site) -> Evidence | None:
+    """The line by which an evaluation reads some of its batches only."""
+    loops = [u.node for u in site.flow.of("iterate")]
+    left = next((n for n in map(left_early, loops) if n is not None), None)
+    return None if left is None else site.module.home(left).evidence(left)
 
 
 def _of_one_rank(site: Site, distributed: Sequence[Arm]) -> Change | Finding | str:

@@ -26,6 +26,13 @@ LOOP = "with torch.no_grad():\n    for b in val_loader:\n        "
         pytest.param(SHUFFLED + LOOP + "n += b\ndist.all_reduce(n)\n", ["SHD501", "SHD502"], id="padding is counted"),
         pytest.param(LAST + LOOP + "n += b\ndist.all_reduce(n)\n", [], id="no padding with drop_last"),
         pytest.param(LAST + LOOP + "n += b\n", ["SHD503"], id="not reduced with drop_last"),
+        pytest.param(SHUFFLED + LOOP + "print(b)\n        if done(b): break\n", [], id="some batches, drawn at random"),
+        pytest.param(
+            SHUFFLED + LOOP + "for x in b:\n            if x: break\n", ["SHD501"], id="all batches, some of each"
+        ),
+        pytest.param(
+            SHUFFLED + LOOP.replace("val_loader", "itertools.islice(val_loader, 9)") + "print(b)\n", [], id="cut off"
+        ),
         pytest.param(
             SHUFFLED + "for epoch in range(3):\n    for b in val_loader:\n        trainer.step(b)\n",
             ["SHD916"],

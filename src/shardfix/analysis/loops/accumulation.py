@@ -54,6 +54,27 @@ def reads_a_part(loop: ast.AST) -> bool:
     )
 
 
+def left_early(loop: ast.AST) -> ast.AST | None:
+    """What ends a loop before all batches are read: a break or return of it, or an iterable that is cut off."""
+    iterable = getattr(loop, "iter", None)
+    for n in ast.walk(iterable) if iterable is not None else ():
+        if isinstance(n, ast.Call) and last_name(n.func) in ("islice", "takewhile"):
+            return n
+    left: list[ast.AST] = list(getattr(loop, "body", ()))
+    while left:
+        node = left.pop(0)
+        if isinstance(node, (ast.Break, ast.Return)):
+            return node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        inside = ast.iter_child_nodes(node)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            left += [n for n in ast.walk(node) if isinstance(n, ast.Return)]
+        else:
+            left += inside
+    return None
+
+
 def left_over(module: Module, loop: ast.AST) -> set[str]:
     """The names that a loop binds and that are read after it, and the attributes that it sets."""
     inside = set(ast.walk(loop))
