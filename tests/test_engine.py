@@ -488,6 +488,23 @@ def test_a_defect_of_ours_in_one_file_is_told_and_the_others_go_on(
     assert (root / "bad.py").read_text() == RIGHT
 
 
+def test_no_rule_makes_an_unsafe_change_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removal = next(r for r in planning.RULES if "SHD101" in r.codes)
+
+    def plan(sites: Sequence[Site], options: Options) -> Planned:
+        found = removal.plan(sites, options)
+        return Planned(tuple(replace(c, tier="unsafe", reason="a guess") for c in found.changes))
+
+    monkeypatch.setattr(planning, "RULES", (replace(removal, plan=plan),))
+    root = project(tmp_path, {"train.py": REDUNDANT})
+    result = run(root, Asked())
+    assert result.files == ()
+    (finding,) = result.sites[0].findings
+    assert (finding.code, finding.remedy) == ("SHD101", "`--unsafe` makes the change")
+    assert finding.message.endswith(": a guess")
+    assert [c.tier for c in run(root, Asked(unsafe=True)).changes] == ["unsafe"]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

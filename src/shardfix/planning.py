@@ -279,6 +279,13 @@ def _planned(
                 for location in change.sites:
                     outcomes[location].findings.append(replace(refused, location=location))
                 continue
+            if change.tier == "unsafe" and not options.unsafe:
+                remedy = "`--unsafe` makes the change"
+                for location in change.sites:
+                    message = f"{change.title}: {change.reason}"
+                    found = Finding(change.codes[0], location, message, change.evidence, remedy)
+                    outcomes[location].findings.append(found)
+                continue
             if change.tier == "safe" and is_test(module.path):
                 if not options.unsafe:
                     for location in change.sites:
