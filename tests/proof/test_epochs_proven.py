@@ -39,6 +39,14 @@ for _ in range(3):
     for b in loader:
         b.backward()
 """,
+    "in_order_alone.py": """
+sampler = DistributedSampler(d) if args.distributed else None
+loader = DataLoader(d, shuffle=False, sampler=sampler, batch_size=4)
+model.train()
+for epoch in range(3):
+    for b in loader:
+        b.backward()
+""",
     "handed.py": """
 def train(e):
     loader = DataLoader(d, sampler=DistributedSampler(d))

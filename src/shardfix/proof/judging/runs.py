@@ -81,7 +81,9 @@ def _reference(recipe: Recipe, runs: Runs, setting: Setting) -> Reference:
         sampler_drop_last = sampler_drop_last or said.sampler_drop_last
         if recipe.role != "train" and shuffled and (said.shuffled is False or reads_in_order(runs, setting)):
             shuffled, order = False, tuple(sorted(epochs[0]))
-        elif recipe.role != "eval" and not shuffled and said.shuffled and recipe.expect != "shuffled-eval":
+    is_its_own = recipe.kind == "stands" or recipe.expect == "frozen-epoch"  # whether it shuffles is not the edit's
+    if is_its_own and said is not None and recipe.role != "eval" and recipe.expect != "shuffled-eval":
+        if not shuffled and said.shuffled:
             shuffled, order = True, ()  # a training that shuffles in several processes only
     return Reference(
         epochs=epochs,
