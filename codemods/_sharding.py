@@ -22,7 +22,7 @@ from shardfix.analysis.loaders.items import Dependence, by_reads
 from shardfix.analysis.loaders.resized import resized
 from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Evidence, Finding
-from shardfix.analysis.programs.groups import Group, group_at, without_group
+from shardfix.analysis.programs.groups import Group, group_at, made_in_the_program, without_group
 from shardfix.analysis.programs.processes import is_world_size, main_process_guard, some_ranks
 from shardfix.analysis.programs.regimes import is_accelerator
 from shardfix.analysis.sites import Site
@@ -252,7 +252,8 @@ def shard(site: Site, *, shuffle: str, tell: bool, all_ranks: bool = False) -> l
                 return refuse(site, "SHD913", note=note, evidence=(module.evidence(early),))
             group = Group("optional")
         if group.exists == "unknown":
-            return refuse(site, "SHD913")
+            note = "" if made_in_the_program(module) else "nothing in the program makes one"
+            return refuse(site, "SHD913", note=note)
         if group.exists == "optional":
             condition = group.condition
             if not condition:

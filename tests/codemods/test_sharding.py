@@ -168,6 +168,23 @@ def test_a_sampler_built_before_the_group_is_not_replaced() -> None:
 
 
 @pytest.mark.parametrize(
+    ("init", "note"),
+    [
+        pytest.param("", "no process group here: nothing in the program makes one", id="none"),
+        pytest.param("    dist.init_process_group()\n", "no process group here", id="later"),
+    ],
+)
+def test_a_group_that_nothing_makes_is_told_from_one_that_is_made_later(init: str, note: str) -> None:
+    text = (
+        "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel\n"
+        "from torch.utils.data import DataLoader\ndef main():\n    model = DistributedDataParallel(net)\n"
+        "    loader = DataLoader(train_set, shuffle=True)\n" + init + LOOP
+    )
+    (report,) = plan(text).reports
+    assert [f.message for f in report.findings if f.code == "SHD913"] == [note]
+
+
+@pytest.mark.parametrize(
     "built",
     [
         pytest.param("    loader = DataLoader(train_set) if train_set is not None else None\n", id="one side"),

@@ -12,6 +12,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, INIT_PROCESS_GROUP
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.programs.processes import distributed_test
+from shardfix.analysis.programs.together import together
 
 _DEPTH = 4
 
@@ -305,3 +306,9 @@ def _always_inside(module: Module, function: ast.AST, depth: int = 0) -> bool:
         if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
             return False
     return False
+
+
+def made_in_the_program(module: Module) -> bool:
+    """Whether anything in the files that run together with a file makes the process group."""
+    files = together(module)
+    return any(module.home(call) in files for call in _inits(module))
