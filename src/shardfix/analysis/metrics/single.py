@@ -46,9 +46,9 @@ def _is_exact(metric: Metric) -> bool:
 def _of_samples(accumulator: Accumulator, *, trains: bool) -> Accumulator:
     why = _TRAINS if trains else ""
     if accumulator.kind == "steps":
-        return replace(accumulator, why="")
+        return replace(accumulator, kind="sum", why="")
     if accumulator.kind == "batch-mean":
-        return replace(accumulator, why=why)
+        return replace(accumulator, kind="sum", why=why)
     return accumulator  # a list with one value for each batch may hold a running sum: read as one of samples it shows
 
 

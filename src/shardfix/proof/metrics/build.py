@@ -13,6 +13,7 @@ from shardfix.analysis.metrics.collation import collated, gives_lists
 from shardfix.analysis.metrics.literal_length import literal_length
 from shardfix.analysis.metrics.model import Metric
 from shardfix.analysis.metrics.reread import reread
+from shardfix.analysis.metrics.single import understand_single
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.sites import Site
@@ -24,6 +25,7 @@ from shardfix.proof.metrics.widths import fixed_widths
 from shardfix.proof.model import StandIn
 from shardfix.proof.recipes.choices import Choices, text_of
 from shardfix.proof.recipes.recipe import Sliced, group_of, program
+from shardfix.proof.recipes.unpadding import asks_uneven
 from shardfix.proof.stop import Stop, Unproven
 
 _WEIGHTED = ("batch-mean", "opaque", "steps")
@@ -51,8 +53,9 @@ def standing_recipes(site: Site) -> list[MetricRecipe] | Unproven:
 
 
 def _recipes(sites: Sequence[Site], *, unsafe: bool) -> list[MetricRecipe] | Unproven:
-    # batches that 2 and 3 ranks may divide: of one sample, they can't be shared
-    choices = Choices(split=True, everyone=True)
+    # batches that 2 and 3 ranks may divide, for steps of equal numbers; of one sample where these may be uneven
+    single = asks_uneven(sites[-1])
+    choices = Choices(split=not single, everyone=True)
     built: list[Sliced] = []
     for site in sites:
         sliced = program(site, choices)
@@ -66,7 +69,8 @@ def _recipes(sites: Sequence[Site], *, unsafe: bool) -> list[MetricRecipe] | Unp
     found: list[MetricRecipe] = []
     for uses in zip(*loops, strict=True):
         examples = gives_lists(first.module, first.arguments.value("collate_fn"))
-        metric = understand(first.module, uses[0], first.flow, examples=examples)
+        understood = understand_single if single else understand
+        metric = understood(first.module, uses[0], first.flow, examples=examples)
         home = first.module.home(uses[0].node)
         gathers = metric is not None and (metric.accumulators or told_metrics(home, uses[0].node) or len(sites) == 1)
         if metric is None or not gathers:

@@ -17,7 +17,7 @@ from shardfix.proof.recipes.prepared import accelerator, prepare_steps, seeding,
 from shardfix.proof.recipes.regime import assign, name, tells_regime
 from shardfix.proof.recipes.slice import Slicer
 from shardfix.proof.recipes.told import Told
-from shardfix.proof.recipes.unpadding import FUNCTION, evaluation_prelude, may_be_uneven, unpadding_steps
+from shardfix.proof.recipes.unpadding import FUNCTION, asks_uneven, evaluation_prelude, may_be_uneven, unpadding_steps
 from shardfix.proof.recipes.whitelist import dotted_name, violation
 from shardfix.proof.stop import Stop, Unproven
 
@@ -72,7 +72,8 @@ def recipe(
         root: the project's folder, absolute, where its own code may be imported and run; empty where it may not.
         everyone: whether all ranks run what a condition on the rank let one into: see Choices.
     """
-    choices = Choices(split=bool(after.flow.of("unpadded")), everyone=everyone)
+    # Of one sample a step what is made of a batch may be made of its only sample: that size is kept as it is.
+    choices = Choices(split=bool(after.flow.of("unpadded")) and not asks_uneven(after), everyone=everyone)
     imports = Imports(root, (before or after).module.path) if root else None
     sliced_before: Sliced | None = None
     if before is not None:

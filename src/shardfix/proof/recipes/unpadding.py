@@ -17,7 +17,7 @@ def unpadding_steps(site: Site) -> list[ast.stmt]:
     """``loader = unpadded(loader)`` where the program says so, by shardfix or by the file that it brings along."""
     if not site.flow.of("unpadded"):
         return []
-    keywords = {"uneven": ast.Constant(True)} if _asks_uneven(site) else {}
+    keywords = {"uneven": ast.Constant(True)} if asks_uneven(site) else {}
     return [assign("loader", call(name(FUNCTION), name("loader"), **keywords))]
 
 
@@ -25,10 +25,11 @@ def may_be_uneven(site: Site) -> bool:
     """Whether a loader is let make other numbers of steps on the ranks, and nothing that its loops run may wait."""
     loops = [use.node for use in site.flow.of("iterate")]
     found = [n for n in loops if isinstance(n, ast.For)]
-    return _asks_uneven(site) and found == loops != [] and all(waits(site.module, n) is None for n in found)
+    return asks_uneven(site) and found == loops != [] and all(waits(site.module, n) is None for n in found)
 
 
-def _asks_uneven(site: Site) -> bool:
+def asks_uneven(site: Site) -> bool:
+    """Whether the program lets the ranks make other numbers of steps over a loader."""
     calls = [use.node for use in site.flow.of("unpadded") if isinstance(use.node, ast.Call)]
     told = [k.value for c in calls for k in c.keywords if k.arg == "uneven"]
     return any(isinstance(v, ast.Constant) and v.value is True for v in told)
@@ -48,4 +49,4 @@ for _name in sys.modules["_shardfix_evaluation"].__all__:
 """
 
 
-__all__ = ["FUNCTION", "evaluation_prelude", "may_be_uneven", "unpadding_steps"]
+__all__ = ["FUNCTION", "asks_uneven", "evaluation_prelude", "may_be_uneven", "unpadding_steps"]
