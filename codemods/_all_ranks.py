@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
 
 from shardfix.codemods._findings import divided
 from shardfix.codemods._mending import EVALUATION, Hindrance, mended, other_loaders
@@ -15,7 +16,7 @@ from shardfix.analysis.loops.conditions import Guard, turned
 from shardfix.analysis.loops.dividing import Closed
 from shardfix.analysis.loops.letting_in import Kept, LetIn, Wait, let_in
 from shardfix.analysis.metrics.coming import stays_away
-from shardfix.analysis.model import Evidence
+from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import (
@@ -34,8 +35,19 @@ _DEPTH = 6
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+# The rule asks for each loader and for those of one condition together, and so does each refusal: once is enough.
+_KNOWN: WeakKeyDictionary[Site, dict[tuple[Location, ...], LetIn | Hindrance]] = WeakKeyDictionary()
+
+
 def let_all_in(sites: Sequence[Site]) -> LetIn | Hindrance:
     """How all ranks are let into the evaluations over some loaders, or the statement that stands in the way."""
+    known, asked = _KNOWN.setdefault(sites[0], {}), tuple(s.location for s in sites)
+    if asked not in known:
+        known[asked] = _let_all_in(sites)
+    return known[asked]
+
+
+def _let_all_in(sites: Sequence[Site]) -> LetIn | Hindrance:
     module = sites[0].module
     found = let_in(module, [(s.flow, s.call) for s in sites])
     if isinstance(found, Closed):

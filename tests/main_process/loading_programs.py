@@ -146,10 +146,25 @@ def main():
     val_loader = DataLoader(make_data(SIZE, 99), batch_size=4)
     train_step(model, 0)
     if rank == 0:
-        torch.save(model.state_dict(), "best.pt")
+        torch.save(model.state_dict(), "best.bin")
     train_step(model, 1)
     if rank == 0:
-        model.load_state_dict(torch.load("best.pt"))
+        model.load_state_dict(torch.load("best.bin"))
+        print(f"{evaluate(model, val_loader):.6f}")
+"""
+
+HALVED = """
+def main():
+    rank = start()
+    model = make_model()
+    wide = True
+    val_loader = DataLoader(make_data(SIZE, 99), batch_size=4)
+    train_step(model, 0)
+    if rank == 0:
+        if wide:
+            model.double()
+        for x, y in [make_data(4, 3)[:]]:
+            print(x.dtype)
         print(f"{evaluate(model, val_loader):.6f}")
 """
 
@@ -175,6 +190,11 @@ LOADING = (
     Program(
         "weights are loaded in the condition",
         HEAD + EVALUATE + LOADED + END,
-        ("all_here()", 'model.load_state_dict(torch.load("best.pt"))'),
+        ("all_here()", 'model.load_state_dict(torch.load("best.bin"))'),
+    ),
+    Program(
+        "the model is cast under a further condition",
+        HEAD + EVALUATE.replace("model(x)", "model(x.double())") + HALVED + END,
+        ("if wide:", "model.double()", "metric = evaluate(model, val_loader)"),
     ),
 )

@@ -154,7 +154,7 @@ class Divided:
                         self.shared.add(unit)
             roots = {first_name(n) for n in loads} - {""}
             for s in units:
-                if s not in self.shared and self._prepares(s, roots, behind=s.lineno > last):
+                if s not in self.shared and self._prepares_in(s, roots, behind=s.lineno > last):
                     self.shared.add(s)
             if len(self.shared) == before:
                 break
@@ -180,6 +180,11 @@ class Divided:
             elif s in self.targets and isinstance(s, (ast.For, ast.AsyncFor)):
                 self.opened.add(s)
                 self.keep(s.body)
+
+    def _prepares_in(self, s: ast.stmt, roots: set[str], *, behind: bool) -> bool:
+        """Whether a statement, or one inside of it, readies what the targets read: ``if args.fp16: model.half()``."""
+        inner = [n for n in ast.walk(s) if isinstance(n, ast.stmt)] if isinstance(s, _Compound) else [s]
+        return any(self._prepares(n, roots, behind=behind) for n in inner)
 
     def _prepares(self, s: ast.stmt, roots: set[str], *, behind: bool) -> bool:
         """Whether a statement readies what the targets read, or sets it back: ``model.eval()``, ``ema.restore(m)``."""
