@@ -12,6 +12,25 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.metrics.alike_names import (
+    AGREED,
+    CHANGES,
+    COUNTERS,
+    DISPLAY,
+    DRAWN,
+    ITSELF,
+    LIBRARIES,
+    LOOKS,
+    MADE,
+    OF_FILES,
+    OF_ONE_PROCESS,
+    PLAIN,
+    PURE,
+    READS,
+    SETTINGS,
+    SHOWS,
+)
+from shardfix.analysis.metrics.catching import caught_by, fails_everywhere
 from shardfix.analysis.metrics.going_by_rank import differs, goes_by_rank
 from shardfix.analysis.metrics.launching import is_command
 from shardfix.analysis.metrics.running import what_runs
@@ -20,50 +39,6 @@ from shardfix.analysis.metrics.stored import Stored
 from shardfix.analysis.programs.processes import distributed_test, is_main_test, is_rank, is_world_size
 
 _DEPTH = 24  # values of values
-_SETTINGS = re.compile(
-    r"(^|_)(args?|arguments|cfgs?|config|configs|conf|opts?|options?|flags|hparams|hps|hp|params|settings)$",
-    re.IGNORECASE,
-)
-_COUNTERS = re.compile(r"(^|_)(epochs?|ep|steps?|iters?|iteration|iterations|it|rounds?|batch_?idx|updates)(_|$|\d)")
-# What of an alike object, given what is alike, is alike.
-_PLAIN = frozenset(
-    {"len", "int", "float", "bool", "str", "abs", "min", "max", "round", "any", "all", "range", "getattr"}
-    | {"list", "pow", "tuple", "sorted", "dict", "get", "lower", "upper", "strip", "split", "startswith"}
-    | {"endswith", "items", "keys", "values", "enumerate", "zip", "count", "item", "reversed", "sum"}
-    | {"divmod", "join", "replace", "format", "cpu", "numpy", "tolist", "mean", "to", "long", "detach"}
-    | {"argmax", "size", "dim", "numel", "index", "copy", "title", "rstrip", "lstrip", "isdigit", "iter"}
-    | {"cycle", "chain", "islice", "product", "double", "compute", "repeat", "tqdm", "trange", "track"}
-    | {"hasattr", "cuda", "clone", "squeeze", "std", "map", "partial"}
-)
-_LOOKS = frozenset({"isinstance", "issubclass", "callable", "is_available", "device_count", "is_initialized"})
-_SHOWS = frozenset({"print", "info", "debug", "warning", "warn", "error"})
-_READS = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "safe_load", "load", "fromfile"})
-_OF_FILES = frozenset({"isfile", "exists", "isdir", "is_file", "is_dir"})
-# Libraries of which a function given alike values gives alike ones; but for what is drawn or measured.
-_PURE = frozenset({"math", "numpy", "torch", "sklearn", "scipy", "statistics", "operator", "copy", "itertools", "json"})
-_DRAWN = re.compile(
-    r"rand|normal|choice|shuffle|sample|perm|seed|memory|rank|empty|time|event|bernoulli|multinomial|cuda|\.distributed"
-    r"|utils\.data"
-)
-_LIBRARIES = _PURE | {
-    "torchvision",
-    "transformers",
-    "packaging",
-    "typing",
-    "string",
-    "enum",
-    "functools",
-    "collections",
-}
-_DISPLAY = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-_MADE = frozenset({"list", "dict", "set", "defaultdict", "deque", "Counter", "OrderedDict"})
-_CHANGES = frozenset(
-    {"append", "add", "extend", "update", "insert", "pop", "remove", "clear", "setdefault", "discard", "appendleft"}
-    | {"popleft", "popitem"}
-)
-_AGREED = ("all_reduce", "broadcast", "broadcast_object_list")
-_ITSELF = frozenset({"eval", "train", "to", "cuda", "cpu", "half", "float", "requires_grad_"})  # give their object
-_OF_ONE_PROCESS = re.compile(r"RANK|ROLE|PROCID|LOCALID|NODEID|TASK|VISIBLE|HOST|PID|INDEX|USER", re.IGNORECASE)
 _Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -202,7 +177,7 @@ class Alike:
                 if not (isinstance(call, ast.Call) and call.args and use in (call.args[0], *call.args[1:2])):
                     continue
                 between = getattr(d.node, "lineno", 0) <= call.lineno < node.lineno
-                named = last_name(call.func) in _AGREED and home.scope(call) is home.scope(node)
+                named = last_name(call.func) in AGREED and home.scope(call) is home.scope(node)
                 alone = len(home.bindings.reaching(node)) == 1 and isinstance(home.parents[call], ast.Expr)
                 if named and between and alone and self._alike_here(home, call, 0):
                     return True
@@ -243,7 +218,7 @@ class Alike:
         if named:
             return all(self._defined(n, reader, depth + 1) for n in named)
         whole = isinstance(d.statement, ast.Import)
-        known = whole or d.module.partition(".")[0] in _LIBRARIES or bool(_SETTINGS.search(d.key))
+        known = whole or d.module.partition(".")[0] in LIBRARIES or bool(SETTINGS.search(d.key))
         return known and self.reached(d, reader, depth)
 
     def _given(self, d: Definition, depth: int) -> bool:
@@ -259,7 +234,7 @@ class Alike:
         runs = what_runs(home, scope)
         starts = {start.call: start for start in runs.starts}
         calls = [c for c in runs.calls if isinstance(c, ast.Call) and c not in starts]
-        by_name = bool(_SETTINGS.search(d.key) or (_COUNTERS.search(d.key) and runs.launched))
+        by_name = bool(SETTINGS.search(d.key) or (COUNTERS.search(d.key) and runs.launched))
         unwritten = bool(runs.launched and not starts) or runs.unseen is not None or not (calls or starts)
         if unwritten and not by_name:
             return False
@@ -313,7 +288,7 @@ class Alike:
     def _misses_a_file(self, step: Step, depth: int) -> bool:
         """Whether what is caught is that a file is missing, one that was there before the program began: it is on no
         rank or on all."""
-        outer, caught = _caught(self.module, step)
+        outer, caught = caught_by(self.module, step)
         inside = [n for s in getattr(outer, "body", []) for n in ast.walk(s)]
         opened = [n for n in inside if isinstance(n, ast.Call) and last_name(n.func) in ("open", "load")]
         named = all(self.value(a, depth + 1) for call in opened for a in call.args[:1])
@@ -350,8 +325,8 @@ class Alike:
     def _kept(self, d: Definition, reader: ast.AST, depth: int, *, values: bool = True) -> bool:
         """Whether an object that a name holds is changed alike on all ranks, or not at all."""
         value = d.value if d.kind == "assign" and d.index is None else None
-        made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _MADE
-        if (not isinstance(value, _DISPLAY) and not made) or d.node in self.open:
+        made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in MADE
+        if (not isinstance(value, DISPLAY) and not made) or d.node in self.open:
             return True
         home = self.module.home(d.node)
         self.open.add(d.node)
@@ -370,7 +345,7 @@ class Alike:
             same = not values or stored is None or (isinstance(stored, ast.expr) and self.value(stored, depth))
             return same and self.value(outer.slice, depth) and self._alike_here(home, use, depth)
         if isinstance(outer, ast.Attribute) and isinstance(call, ast.Call) and call.func is outer:
-            if outer.attr not in _CHANGES:
+            if outer.attr not in CHANGES:
                 return True
             same = not values or all(self.value(a, depth) for a in arguments_of(call))
             return same and self._alike_here(home, use, depth)
@@ -381,10 +356,8 @@ class Alike:
             name = last_name(whole.func) if isinstance(whole, ast.Call) else ""
             root = {q.partition(".")[0] for q in home.callee(whole)} if isinstance(whole, ast.Call) else set()
             if isinstance(whole, ast.Call) and any("torch.distributed" in q for q in home.callee(whole)):
-                return name in _AGREED
-            return (
-                name in _PLAIN or name in _SHOWS or (bool(root) and root <= {*_PURE, "builtins", "logging", "wandb"})
-            )
+                return name in AGREED
+            return name in PLAIN or name in SHOWS or (bool(root) and root <= {*PURE, "builtins", "logging", "wandb"})
         return True
 
     def _alike_here(self, home: Module, node: ast.AST, depth: int) -> bool:
@@ -411,7 +384,7 @@ class Alike:
             home = self.module.home(node)
             if home.project_classes(node.func) or last_name(node.func)[:1].isupper():
                 return True  # an object that is made
-            if isinstance(node.func, ast.Attribute) and node.func.attr in _ITSELF:
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ITSELF:
                 return self._has(node.func.value, depth + 1, truth=truth)
             functions = home.called_functions(node)
             returns = [n for f in functions for n in ast.walk(f) if isinstance(n, ast.Return)]
@@ -441,7 +414,7 @@ class Alike:
         if node.attr == "param_groups":
             return self._schedules(home, depth)
         owner = ast.unparse(node.value)
-        if any(_SETTINGS.search(part) for part in owner.split(".")) or _SETTINGS.search(node.attr):
+        if any(SETTINGS.search(part) for part in owner.split(".")) or SETTINGS.search(node.attr):
             return self._of_settings(node, depth)
         own = isinstance(node.value, ast.Name) and node.value.id == "self"
         cls = home.class_of(node) if own else None
@@ -452,13 +425,13 @@ class Alike:
             return all(self._stored_value(v, depth) for v in outside) and all(
                 self._defined(d, node, depth) for d in found
             )
-        if _COUNTERS.search(node.attr):
+        if COUNTERS.search(node.attr):
             return all(self.value(v, depth) for v in self.stored.values(node.attr))
         if isinstance(node.value, ast.Name):
             bound = home.bindings.reaching(node.value)
             if bound and all(d.kind == "import" and not home.named(d.module) for d in bound):  # what a module holds
                 named = [d for q in home.qualify(node) for d in home.named(q)]
-                library = all(q.partition(".")[0] in _LIBRARIES for q in home.qualify(node))
+                library = all(q.partition(".")[0] in LIBRARIES for q in home.qualify(node))
                 whole = any(m.name == d.module for d in bound for m in home.fellows)
                 return (
                     all(self._defined(d, node, depth) for d in named)
@@ -476,7 +449,7 @@ class Alike:
             for load in self.stored.loads(node.attr):
                 home = self.module.home(load)
                 outer = home.parents[load]
-                told = isinstance(outer, ast.Attribute) and outer.attr in _CHANGES
+                told = isinstance(outer, ast.Attribute) and outer.attr in CHANGES
                 put = isinstance(outer, ast.Subscript) and not isinstance(outer.ctx, ast.Load)
                 if (told or put) and not self._used(home, load, depth, values):
                     return False
@@ -487,9 +460,9 @@ class Alike:
     def _of_settings(self, node: ast.Attribute, depth: int) -> bool:
         """Whether a setting is alike: read from what all ranks are given, with nothing else put in its place."""
         base = node.value
-        while isinstance(base, (ast.Attribute, ast.Subscript)) and not _SETTINGS.search(last_name(base)):
+        while isinstance(base, (ast.Attribute, ast.Subscript)) and not SETTINGS.search(last_name(base)):
             base = base.value
-        if _SETTINGS.search(last_name(base)) and not self._settings(base, depth):
+        if SETTINGS.search(last_name(base)) and not self._settings(base, depth):
             return False
         if node.attr.startswith("__"):
             return True
@@ -528,11 +501,11 @@ class Alike:
             name = " ".join([last_name(value.func), *(q.rpartition(".")[2] for q in home.callee(value))])
             if functions and not home.project_classes(value.func):
                 return not any(goes_by_rank(home, a) for a in arguments_of(value))
-            known = last_name(value.func) in _READS or bool(
+            known = last_name(value.func) in READS or bool(
                 re.search(r"(?i)args|parse|config|cfg|option|namespace|dict|param|from_|create|compose|merge", name)
             )
             return known and not any(goes_by_rank(home, a) for a in arguments_of(value))
-        if isinstance(value, (ast.Name, ast.Attribute)) and _SETTINGS.search(last_name(value)):
+        if isinstance(value, (ast.Name, ast.Attribute)) and SETTINGS.search(last_name(value)):
             return True
         if isinstance(value, ast.Name) and depth < _DEPTH and self._definitions(value):
             return self._settings(value, depth + 1)
@@ -542,7 +515,7 @@ class Alike:
         key = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if isinstance(key, str) and self.stored.by_rank(key):
             return False
-        if _SETTINGS.search(last_name(node.value)) and isinstance(key, str):
+        if SETTINGS.search(last_name(node.value)) and isinstance(key, str):
             put = self.stored.items(key)
             return self._settings(node.value, depth) and all(self._stored_value(v, depth) for v in put)
         return self.value(node.value, depth) and self.value(node.slice, depth)
@@ -565,11 +538,11 @@ class Alike:
             return all(f in self.open or self._gives(f, depth) for f in functions)
         if name == "len":
             return all(self._length(a, depth) for a in call.args)
-        if name in _LOOKS:
+        if name in LOOKS:
             return not any(goes_by_rank(home, a) for a in given)
-        if name in _READS:
+        if name in READS:
             return not any(goes_by_rank(home, n) for n in call.args[:1])
-        if name in _OF_FILES:
+        if name in OF_FILES:
             return bool(given) and all(isinstance(a, ast.Attribute) and self.value(a, depth) for a in given)
         if name in ("getenv", "get") and ast.unparse(call.func) in (
             "os.getenv",
@@ -578,7 +551,7 @@ class Alike:
             "getenv",
         ):
             keys = [str(a.value) for a in given[:1] if isinstance(a, ast.Constant)]
-            return bool(keys) and not _OF_ONE_PROCESS.search(keys[0]) and self._put_alike(keys[0], depth)
+            return bool(keys) and not OF_ONE_PROCESS.search(keys[0]) and self._put_alike(keys[0], depth)
         if name == "get_last_lr":
             return self._schedules(home, depth)
         if name == "vars":
@@ -588,10 +561,10 @@ class Alike:
             return bool(asked) and not goes_by_rank(home, given[0]) and self._put_alike(asked[0], depth)
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
         roots = {q.partition(".")[0] for q in home.callee(call)}
-        if roots and roots <= _PURE:
-            drawn = any(_DRAWN.search(q) for q in home.callee(call))
+        if roots and roots <= PURE:
+            drawn = any(DRAWN.search(q) for q in home.callee(call))
             return not drawn and all(self.value(k, depth) for k in self._but_device(call))
-        if name in _PLAIN and (receiver is None or self.value(receiver, depth)):
+        if name in PLAIN and (receiver is None or self.value(receiver, depth)):
             return all(self.value(a, depth) for a in self._but_device(call))
         return False
 
@@ -639,26 +612,6 @@ def _members(node: ast.expr) -> list[ast.expr]:
     return node.args if made and isinstance(node, ast.Call) else [node]
 
 
-def fails_everywhere(module: Module, step: Step) -> bool:
-    """Whether an exception is caught of an import that all ranks fail in or none does."""
-    outer, caught = _caught(module, step)
-    body: list[ast.stmt] = getattr(outer, "body", [])
-    plain = bool(body) and all(isinstance(s, (ast.Import, ast.ImportFrom)) or _is_constant(s) for s in body)
-    return plain and bool(caught) and caught <= {"ImportError", "ModuleNotFoundError", "Exception", "AttributeError"}
-
-
-def _caught(module: Module, step: Step) -> tuple[ast.AST | None, set[str]]:
-    """The ``try`` of a handler, and the names of what it catches."""
-    handler = step.node
-    if not isinstance(handler, ast.ExceptHandler) or handler.type is None:
-        return None, set()
-    return module.parents.get(handler), set(re.findall(r"\w+", ast.unparse(handler.type)))
-
-
-def _is_constant(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
-
-
 def _trains(module: Module, loop: ast.AST, depth: int) -> bool:
     """Whether a loop computes gradients."""
     home = module.home(loop)
@@ -671,4 +624,4 @@ def _trains(module: Module, loop: ast.AST, depth: int) -> bool:
     return False
 
 
-__all__ = ["Alike", "fails_everywhere"]
+__all__ = ["Alike"]
