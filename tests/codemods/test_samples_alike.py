@@ -26,7 +26,18 @@ LOOP = "n = 0\nwith torch.no_grad():\n    for x, y in val_loader:\n        n += 
             "indices = list(range(26))\nrandom.shuffle(indices)\nval_set = Subset(data, indices[:21])\n",
             "random.seed(0)\n",
         ),
+        (
+            "def load(lines):\n    if args.some:\n        lines = random.sample(lines, 20)\n"
+            "    return lines, Lines(lines)\n"
+            "lines, val_set = load(data)\n",
+            "random.seed(0)\n",
+        ),
+        (
+            "def make(chosen):\n    return chosen\nval_set = make(Subset(data, torch.randperm(26)[:21]))\n",
+            "torch.manual_seed(0)\n",
+        ),
     ],
+    ids=["random_split", "Subset", "numpy", "shuffled in place", "what a function returns", "what a function is given"],
 )
 def test_samples_that_each_rank_draws_for_itself(made: str, seed: str) -> None:
     found = planned(HEAD + GROUP + made + LOADER + LOOP)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.tree import returns_of
 from shardfix.analysis.loaders.generators import Family, seeds_alike
 from shardfix.analysis.metrics.model import Obstacle
 
@@ -30,19 +32,37 @@ def _drawn(module: Module, node: ast.expr, depth: int) -> Obstacle | None:
                 return Obstacle(
                     n, f"`{last_name(n.func)}` draws other samples on each rank, unless all are seeded alike"
                 )
+            found = _in_function(module, n, depth) if depth < _DEPTH else None
+            if found is not None:
+                return found
     if depth >= _DEPTH:
         return None
     for n in ast.walk(node):
         if not isinstance(n, (ast.Name, ast.Attribute)):
             continue
         for d in _definitions(module, n):
-            value = d.value if d.kind == "assign" else None
-            found = _drawn(module, value, depth + 1) if value is not None else _shuffled(module, d)
-            if found is None and isinstance(n, ast.Name):
+            given = [d.value] if d.kind == "assign" else _given(module, d)
+            values = [v for v in given if v is not None]
+            found = next((f for v in values if (f := _drawn(module, v, depth + 1)) is not None), None)
+            if found is None and (not values or isinstance(n, ast.Name)):
                 found = _shuffled(module, d)
             if found is not None:
                 return found
     return None
+
+
+def _in_function(module: Module, call: ast.Call, depth: int) -> Obstacle | None:
+    """A draw in what a function of the project returns: ``load()``, which returns ``random.sample(lines, 20)``."""
+    for function in module.called_functions(call, passed=False):
+        for value in returns_of(function):
+            found = _drawn(module, value, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _given(module: Module, d: Definition) -> list[ast.expr | None]:
+    return [value for _, value in arguments_given(module, d)] if d.kind == "parameter" else []
 
 
 def _definitions(module: Module, node: ast.expr) -> list[Definition]:
