@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Sequence
 
 from shardfix.codemods._all_ranks import edits_of, let_all_in, unfit
@@ -10,6 +11,7 @@ from shardfix.codemods._mending import Hindrance, Mended, mended, without_paddin
 from shardfix.codemods.distribute_eval_sampler import may_train, rest_of
 from shardfix.codemods.reduce_eval_metrics import ROWS, TOGETHER, not_quite, sampled, together
 
+from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.letting_in import LetIn
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
@@ -87,6 +89,7 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
             TOGETHER,
             "each pass over a loader draws a random number, on every rank now: dropout and augmentation in training "
             "draw others than before",
+            *_seeded(group, way),
             *(line for line in [ROWS] if any(isinstance(e, AddImport) and e.name == "in_order" for e in edits)),
             *(line for site in group for line in lengths(site, "it is W times shorter now")),
         ),
@@ -97,6 +100,17 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
         ),
         also=tuple(site.location for site in group[1:]),
     )
+
+
+def _seeded(group: Sequence[Site], way: LetIn) -> list[str]:
+    """What a seed that the evaluation sets does to training afterwards, as consequences."""
+    functions = [f for s in group for f in s.evaluation.functions if not isinstance(f, ast.Module)]
+    calls = [c for f in functions for c in ast.walk(f) if isinstance(c, ast.Call)]
+    seeds = {c.lineno for c in calls if last_name(c.func) in _SEEDS}
+    seeds -= {n for k in way.kept for n in range(k.first.lineno, (k.last.end_lineno or k.last.lineno) + 1)}
+    lines = ", ".join(map(str, sorted(seeds)))
+    why = f"line {lines} sets a seed on every rank now: in training they draw the same numbers afterwards"
+    return [why] if seeds else []
 
 
 def _of_files(way: LetIn) -> list[str]:
@@ -110,6 +124,7 @@ def _of_files(way: LetIn) -> list[str]:
     return [*([loaded] if lines else []), *([turn] if first else []), *([alone] if own else [])]
 
 
+_SEEDS = frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "fix_seed"})
 _HEAD = (
     "import torch\n"
     "import torch.distributed as dist\n"

@@ -183,6 +183,16 @@ REFUSED = [
     ),
     # -- ranks would evaluate something else -------------------------------------------------------------------
     pytest.param(
+        "CFG = {'batch': 4}\ndef tune():\n    CFG['batch'] = 8\n"
+        "def score(model, loader):\n    n = 0\n    for x, y in loader:\n"
+        "        n += (model(x)[:, 0] > CFG['batch']).sum()\n    return n\n"
+        + LOADER
+        + "if rank == 0:\n    tune()\nif rank == 0:\n    print(score(model, val_loader))\n",
+        "    tune()",
+        "only the main process calls `tune(..)`",
+        id="a setting is changed by a function of one process",
+    ),
+    pytest.param(
         LOADER + "kept = {}\nif rank == 0:\n    model.load_state_dict(kept)\n    print(evaluate(model, val_loader))\n",
         "    model.load_state_dict",
         "loads what one process alone may have",

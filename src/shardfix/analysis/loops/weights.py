@@ -50,7 +50,7 @@ def same_weights(module: Module, divided: Sequence[Divided]) -> None:
                     close(call, _ALONE.format(_short(call)))
         for call in alone:
             own = {n for n in names if not PLAIN.search(n)}
-            within = own | (read - names)
+            within = own | (read - names) | (_held(home) & names)
             if _changes_in_place(home, call, own) or any(_stores(home, f, within) for f in home.called_functions(call)):
                 close(call, _ALONE.format(_short(call)))
     _statistics(module, divided, names)
@@ -61,6 +61,12 @@ def _shared_nodes(divided: Sequence[Divided]) -> Iterator[ast.AST]:
     for d in divided:
         for part in d.parts():
             yield from ast.walk(part)
+
+
+def _held(module: Module) -> set[str]:
+    """The names of the dicts and lists that a module holds: settings, of which a function may change one."""
+    made = [d for d in module.bindings.definitions if d.scope is module.tree and d.kind == "assign"]
+    return {d.key for d in made if isinstance(d.value, (ast.Dict, ast.List))}
 
 
 def _another(module: Module, node: ast.expr, divided: Sequence[Divided]) -> bool:
