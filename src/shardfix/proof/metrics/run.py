@@ -16,6 +16,7 @@ from shardfix.proof.model import Proof, Variant, Verdict
 from shardfix.proof.running.launch import Verifier
 from shardfix.proof.stop import Unproven
 
+_STAND_INS = ("stand_ins", "rows", "modelled")
 _ORDER = ("proven", "unproven", "refuted")
 
 
@@ -209,7 +210,7 @@ def _prelude() -> str:
     metrics = package / "proof" / "metrics"
     # by the module that each text is run in
     texts = [
-        *(("_shardfix_stand_ins", (metrics / f"{n}.py").read_text(encoding="utf-8")) for n in ("stand_ins", "rows")),
+        *(("_shardfix_stand_ins", (metrics / f"{n}.py").read_text(encoding="utf-8")) for n in _STAND_INS),
         ("_shardfix_evaluation", (package / "evaluation.py").read_text(encoding="utf-8")),
     ]
     return f"""

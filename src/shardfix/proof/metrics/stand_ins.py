@@ -2,7 +2,7 @@
 
 A batch is a tensor of dataset indices, and every value is decided by these: the same samples give the same value
 however they are batched, and other samples give another one. Names in capitals can't be names of the user's program.
-What stands for a batch and for what a model gives of it is in ``rows``, which runs in the same namespace.
+What stands for a batch and for what a model gives is in ``rows`` and ``modelled``, which run in the same namespace.
 """
 
 from __future__ import annotations
