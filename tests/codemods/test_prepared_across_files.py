@@ -17,7 +17,9 @@ ACC = "from accelerate import Accelerator\nfrom data import make\naccelerator = 
 
 def plan(files: dict[str, str], options: Options | None = None) -> Plan:
     project = link({p: parse(p, text) for p, text in files.items()})
-    return make_plan(project, tuple(files), options or Options(sanitizer="off"), files=frozenset(files))
+    found = make_plan(project, tuple(files), options or Options(sanitizer="off"), files=frozenset(files))
+    assert found.problems == ()  # a file of which the analysis comes to no end is left alone too
+    return found
 
 
 def added(files: dict[str, str], options: Options | None = None) -> dict[str, list[str]]:

@@ -43,6 +43,7 @@ EPOCHS = "for epoch in range(args.epochs):\n    train(model)\n"
 def why(text: str) -> str:
     """Why nobody is let in, where nothing is changed."""
     plan = make_plan(link({"train.py": parse("train.py", text)}), ("train.py",), Options(sanitizer="off", unsafe=True))
+    assert plan.problems == ()
     assert [c.codes for c in plan.changes if "SHD306" in c.codes] == []
     return " ".join(r.why + " ".join(f.message + f.remedy for f in r.findings) for r in plan.reports)
 
