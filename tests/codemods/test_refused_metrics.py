@@ -118,6 +118,11 @@ def holding(value: str) -> str:
         ),
         pytest.param(program("own = Box()\nown.y = y\nk += own.y.sum()", "k = 0", ", k"), id="an object of the batch"),
         pytest.param(program("own = {}\nown['y'] = y\nk += len(y)", "k = 0", ", k"), id="a dict of the batch"),
+        pytest.param(
+            program("seen = 0\nfor t in y:\n    if seen > 2:\n        print(seen)\n    seen += 1"),
+            id="counted for each batch",
+        ),
+        pytest.param(program("left = len(y)\nwhile left > 1:\n    left -= 1"), id="counted down for each batch"),
         pytest.param(program("args.clock.update()"), id="a clock somewhere moves on"),
         pytest.param(
             program(behind="def a(m):\n    b(m)\ndef b(m):\n    print(m)\na(len(loader))"),
@@ -267,6 +272,7 @@ def test_what_is_put_together(text: str) -> None:
             "the number of batches is read",
             id="a number that goes round in functions",
         ),
+        pytest.param(program("append(y)"), "`append` is told of the batch", id="a function that is called append"),
         pytest.param(program("k += not y", "k = 0", ", k"), "`not y` is not seen to be a sum", id="not of a batch"),
         pytest.param(holding(LOSS), f"`{LOSS}` is a mean over the batch", id="a mean by name"),
         pytest.param(
