@@ -194,6 +194,13 @@ REFUSED = [
         id="a setting is changed by a function of one process",
     ),
     pytest.param(
+        LOADER + "results = {}\nif rank == 0:\n    acc = evaluate(model, val_loader)\n    results.update(acc=acc)\n"
+        "with open('results.txt', 'w') as f:\n    for key in results:\n        f.write(key)\n",
+        "    for key in results",
+        "`results` is told something by the main process only",
+        id="all ranks write what one has",
+    ),
+    pytest.param(
         LOADER + "kept = {}\nif rank == 0:\n    model.load_state_dict(kept)\n    print(evaluate(model, val_loader))\n",
         "    model.load_state_dict",
         "loads what one process alone may have",

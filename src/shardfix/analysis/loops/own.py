@@ -192,7 +192,8 @@ class Own:
                 lifted = isinstance(outer, ast.If) and outer in self.lifted
                 return lifted or unit is not None or every_guard(home, outer, HERE)[0] is None
             if isinstance(outer, (ast.For, ast.AsyncFor)) and previous is outer.iter:
-                together = any(e.kind in ("waits", "learns") for e in effects(home, outer))
+                # What all ranks write, one of them now writes last who has nothing of it.
+                together = any(e.kind in ("waits", "learns", "writes") for e in effects(home, outer))
                 together = together or (inside is not None and any(n in inside.targets for n in ast.walk(outer)))
                 return together and every_guard(home, outer, HERE)[0] is None
             if isinstance(outer, ast.stmt):
