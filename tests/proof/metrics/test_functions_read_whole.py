@@ -176,6 +176,8 @@ else:
         pytest.param("board.describe()", False, id="an object that is not seen"),
         pytest.param("either.describe()", False, id="either of them"),
         pytest.param("unseen.describe()", False, id="a name that is not bound"),
+        pytest.param("unseen.decode(rows)", False, id="a decoder that is not seen"),
+        pytest.param("line.decode('utf-8')", True, id="bytes"),
     ],
 )
 def test_methods_of_a_library_s_objects_make_values(call: str, value: bool) -> None:

@@ -59,6 +59,17 @@ AUTO = "from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrai
             "TEXT(ids)",
             id="a table of classes",
         ),
+        pytest.param(
+            TABLE + "config, cls = BertConfig, BertTokenizer\ntok = cls.from_pretrained(n)\nt = tok.decode(ids)\n",
+            "TEXT(ids)",
+            id="a row of classes",
+        ),
+        pytest.param(
+            "import factory\ndef load():\n    t = factory.make(n)\n    return config, t\nconfig, tok = load()\n"
+            "t = tok.decode(ids)\n",
+            "TEXT(ids)",
+            id="one of what a function gives",
+        ),
         pytest.param("import factory\ntok = factory.make(n)\nt = tok.decode(ids)\n", "TEXT(ids)", id="made elsewhere"),
         pytest.param(
             "from transformers import AutoTokenizer\nclass Model:\n    def __init__(self):\n"
@@ -91,6 +102,9 @@ def test_a_library_s_tokenizer_gives_a_text_of_its_ids(text: str, made: str) -> 
             id="a model that decodes",
         ),
         pytest.param(AUTO + "t = tok.pad(ids)\n", id="another method"),
+        pytest.param(
+            AUTO.replace("(name)", "(name, trust_remote_code=True)") + "t = tok.decode(ids)\n", id="code from elsewhere"
+        ),
         pytest.param(
             f"{TABLE.replace(', BertTokenizer)', ', Own)')}_, cls = CLASSES[k]\ntok = cls.from_pretrained(n)\n"
             "t = tok.decode(ids)\n",

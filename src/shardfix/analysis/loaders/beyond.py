@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module, module_name
-from shardfix.analysis.code.names import DATA_LOADER, last_name
+from shardfix.analysis.code.names import DATA_LOADER, arguments_of, last_name
 from shardfix.analysis.code.project import Project, heads, outwards
 from shardfix.analysis.code.tree import calls_within
 from shardfix.analysis.loaders.flow import follow
@@ -87,6 +87,7 @@ def beyond(
     helped: set[ast.AST] = set()
     for loop, own in read.items():
         wanted |= _called(own, _helpers(own, loop), ways, helped)
+        wanted |= {path for name, home in _given(own, loop) for path in ways.chain(name, home)}
     callers = frozenset(_callers(functions, project.modules))
     for module in dict.fromkeys((*(m for m, _ in made), *functions.values())):
         wanted |= set(_packages(module))
@@ -117,6 +118,16 @@ def _helpers(module: Module, loop: ast.AST) -> list[ast.Call]:
         places = [] if _trains(module.statement(loop)) else [*_from(module, module.statement(loop))]
     calls = [call for place in places for call in calls_within(place)]
     return [c for c in calls if not last_name(c.func)[:1].isupper()]
+
+
+def _given(module: Module, loop: ast.AST) -> Iterable[tuple[str, Module]]:
+    """The functions that make what is handed to the function of a loop: models, tokenizers, metrics."""
+    function = module.function(loop)
+    for call in module.callers(function) if function is not None else ():
+        home = module.home(call)
+        for node in (n for n in arguments_of(call) if isinstance(n, ast.Name)):
+            made = [d.value for d in home.bindings.reaching(node) if isinstance(d.value, ast.Call)]
+            yield from ((name, home) for value in made for name in home.callee(value))
 
 
 def _from(module: Module, statement: ast.stmt) -> Iterable[ast.stmt]:

@@ -12,6 +12,7 @@ from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test, is_rank, is_world_size
 from shardfix.proof.metrics.allowed import BUILTINS
 from shardfix.proof.metrics.closed import is_own, strange
+from shardfix.proof.metrics.texts import reads_text, text_of_ids
 
 # Libraries whose functions make one value of what they are given.
 _LIBRARIES = frozenset(
@@ -119,6 +120,8 @@ def makes_a_value(module: Module, node: ast.Call) -> bool:
         return plain or bool(heads & _LIBRARIES)
     if heads & _LIBRARIES:
         return not any(q.startswith(_SPEAKS) for q in module.callee(node))
+    if reads_text(node):
+        return text_of_ids(module, node, lambda ids: ids) is not None
     if last_name(node.func) in _METHODS and not module.instances(node.func):
         return True
     return isinstance(node.func, ast.Attribute) and _of_library(module, node.func.value)

@@ -161,9 +161,9 @@ def TOKENS(ids: Any) -> Any:
 
 
 def TEXT(ids: Any) -> str:
-    """The words of all ids, as a tokenizer decodes them."""
+    """The words of one sample's ids, as a tokenizer decodes them."""
     words = TOKENS(ids)
-    return words if isinstance(words, str) else " ".join(map(TEXT, words))
+    return words if isinstance(words, str) else " ".join(words)
 
 
 def TEXTS(rows: Any) -> list[str]:

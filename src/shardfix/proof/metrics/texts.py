@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import arguments_given
-from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.module import Module, is_false
 from shardfix.proof.recipes.regime import call, name
 
 # The methods, and what stands for what each gives.
@@ -21,7 +21,7 @@ _MADE_BY = frozenset({"from_pretrained", "from_file", "from_str", "from_buffer"}
 _LIBRARIES = ("transformers.", "tokenizers.", "pytorch_transformers.", "pytorch_pretrained_bert.", "sentencepiece.")
 _CLASSES = ("Tokenizer", "TokenizerFast", "Processor")
 _IDS = ("token_ids", "sequences", "ids", "tokens")
-_DEPTH = 4  # assignments, calls and attributes that a tokenizer is followed back through
+_DEPTH = 10  # assignments, calls and attributes that a tokenizer is followed back through
 GIVES = "a text of the ids that it is given, by nothing else"
 
 
@@ -29,7 +29,7 @@ def text_of_ids(module: Module, node: ast.Call, value: Callable[[ast.expr], ast.
     """What stands for a text, or for one of each row, that a tokenizer reads out of ids; None where the object is not
     seen to be a tokenizer of a library.
 
-    Source: ``transformers`` 4.57, ``tokenization_utils_base.py``: ``decode`` and ``batch_decode`` go by the ids, the
+    Source: ``transformers`` 5.24, ``tokenization_utils_base.py``: ``decode`` and ``batch_decode`` go by the ids, the
     vocabulary and their own arguments.
     """
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _METHODS:
@@ -40,13 +40,29 @@ def text_of_ids(module: Module, node: ast.Call, value: Callable[[ast.expr], ast.
     return call(name(_METHODS[node.func.attr]), value(given[0]))
 
 
-def _is_tokenizer(module: Module, node: ast.expr, depth: int) -> bool:
-    """Whether all that an expression may be is a library's tokenizer, or a processor that holds one."""
+def is_tokenizer(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is seen to be a library's tokenizer, which keeps nothing of what it is told."""
+    return _is_tokenizer(module, node, 0)
+
+
+def reads_text(node: ast.Call) -> bool:
+    """Whether a call is of a method by which tokenizers read a text out of ids; bytes are decoded by a constant."""
+    named = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
+    return named and not all(isinstance(a, ast.Constant) for a in node.args)
+
+
+def _is_tokenizer(module: Module, node: ast.expr, depth: int, index: int | None = None) -> bool:
+    """Whether all that an expression may be, or the item of a place in it, is a library's tokenizer, or a processor
+    that holds one."""
     if depth > _DEPTH:
         return False
     module = module.home(node)
+    if isinstance(node, (ast.Tuple, ast.List)) and index is not None:
+        return 0 <= index < len(node.elts) and _is_tokenizer(module, node.elts[index], depth + 1)
     if isinstance(node, ast.Call):
-        return _makes_one(module, node, depth)
+        return _makes_one(module, node, depth, index)
+    if index is not None:
+        return False
     if isinstance(node, ast.IfExp):
         return _is_tokenizer(module, node.body, depth + 1) and _is_tokenizer(module, node.orelse, depth + 1)
     if not isinstance(node, (ast.Name, ast.Attribute)):
@@ -64,8 +80,8 @@ def _is_tokenizer(module: Module, node: ast.expr, depth: int) -> bool:
 
 
 def _bound(module: Module, d: Definition, depth: int) -> bool:
-    if d.kind == "assign" and d.value is not None and d.index is None:
-        return _is_tokenizer(module, d.value, depth + 1)
+    if d.kind == "assign" and d.value is not None:
+        return _is_tokenizer(module, d.value, depth + 1, d.index)
     if d.kind == "import":
         others = [o for q in module.resolve(d.module) for o in module.named(q) if o is not d]
         return bool(others) and all(_bound(module.home(o.scope), o, depth + 1) for o in others)
@@ -75,13 +91,12 @@ def _bound(module: Module, d: Definition, depth: int) -> bool:
     return False
 
 
-def _makes_one(module: Module, node: ast.Call, depth: int) -> bool:
+def _makes_one(module: Module, node: ast.Call, depth: int, index: int | None) -> bool:
     """``AutoTokenizer.from_pretrained(..)``, ``BertTokenizer(..)``, or a function of the project that returns one."""
     function = node.func
-    if isinstance(function, ast.Attribute) and function.attr in _MADE_BY and _is_class(module, function.value):
-        return True
-    if _is_class(module, function):
-        return True
+    by_class = function.value if isinstance(function, ast.Attribute) and function.attr in _MADE_BY else function
+    if index is None and _is_class(module, by_class):
+        return not any(k.arg == "trust_remote_code" and not is_false(k.value) for k in node.keywords)
     made = list(module.called_functions(node))
     if not made or module.project_classes(function):
         return False
@@ -91,7 +106,7 @@ def _makes_one(module: Module, node: ast.Call, depth: int) -> bool:
         for n in ast.walk(f)
         if isinstance(n, ast.Return) and module.home(f).function(n) is f and n.value is not None
     ]
-    return bool(returned) and all(_is_tokenizer(module.home(r), r, depth + 1) for r in returned)
+    return bool(returned) and all(_is_tokenizer(module.home(r), r, depth + 1, index) for r in returned)
 
 
 def _is_class(module: Module, node: ast.expr) -> bool:
@@ -105,8 +120,12 @@ def _is_class(module: Module, node: ast.expr) -> bool:
 
 
 def _in_table(module: Module, d: Definition) -> Iterator[ast.expr | None]:
-    """The items of a table's rows that a name is unpacked from: ``_, _, cls = MODEL_CLASSES[args.model_type]``."""
+    """The items of a table's rows that a name is unpacked from, ``_, _, cls = MODEL_CLASSES[args.model_type]``, or of a
+    row that is written out."""
     value = d.value
+    if isinstance(value, (ast.Tuple, ast.List)) and d.kind == "assign" and d.index is not None:
+        yield value.elts[d.index] if 0 <= d.index < len(value.elts) else None
+        return
     if d.kind != "assign" or not isinstance(value, ast.Subscript) or not isinstance(value.value, ast.Name):
         yield None
         return
@@ -125,4 +144,4 @@ def _last(qualified: str) -> str:
     return qualified.rpartition(".")[2]
 
 
-__all__ = ["GIVES", "text_of_ids"]
+__all__ = ["GIVES", "is_tokenizer", "reads_text", "text_of_ids"]

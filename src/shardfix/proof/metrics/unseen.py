@@ -8,6 +8,7 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.accumulation import root_of
 from shardfix.proof.metrics.apart import makes_a_value
 from shardfix.proof.metrics.known import Known, is_length
+from shardfix.proof.metrics.texts import is_tokenizer
 from shardfix.proof.recipes.choices import text_of
 
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "Counter", "defaultdict"})
@@ -75,7 +76,7 @@ def _may_change(known: Known, node: ast.Attribute) -> bool:
             return False  # what DistributedDataParallel wraps: it is asked of that
         if isinstance(outer, ast.Call) and outer.func is node and node.attr in _WEIGHTS:
             return False
-        return not _is_a_setting(known, node.attr)
+        return not _is_a_setting(known, node.attr) and not is_tokenizer(known.module, node.value)
     cls = known.module.class_of(node)
     if cls is None or ast.unparse(node.value) != "self":
         return False
