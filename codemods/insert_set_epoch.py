@@ -9,7 +9,7 @@ from dataclasses import replace
 from shardfix.codemods._epochs import Sampler, Untold, given_epoch, is_read_once, tell_epoch, tell_in
 from shardfix.codemods._findings import refuse
 from shardfix.codemods._in_vain import may_run, never_run, told_another, told_in_vain
-from shardfix.codemods._telling import surely_prepared
+from shardfix.codemods._prepared_names import surely_prepared
 
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, last_name
