@@ -282,3 +282,55 @@ def test_every_program_is_read_that_calls_what_makes_a_loader(tmp_path: Path, im
     (tmp_path / "plain.py").write_text(f"{imported}\n\nfor batch in {call}([1]):\n    pass\n")
     site = next(s for s in engine.scan([tmp_path], config=load(tmp_path)).sites if s.location.path == "pkg/data.py")
     assert (site.owner, site.verdict) == ("unknown", "refused")
+
+
+EVALUATION = (
+    "import torch\nimport torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n"
+    "{imported}\n"
+    "dist.init_process_group('gloo')\n"
+    "loader = DataLoader(list(range(9)), batch_size=4, sampler=DistributedSampler(data, shuffle=False))\n"
+    "{made}\n"
+    "def evaluate(model):\n"
+    "    n = 0\n"
+    "    with torch.no_grad():\n"
+    "        for x in loader:\n"
+    "            n += len(x)\n"
+    "            {told}\n"
+    "    {then}\n"
+    "    return n\n"
+)
+SUM = "def total(n):\n    return reduce_over_ranks(n)\n"
+METER = "class Meter:\n    def update(self, n):\n        self.n += n\n"
+
+
+@pytest.mark.parametrize(
+    ("imported", "made", "told", "then", "files"),
+    [
+        pytest.param(
+            "from tools import total",
+            "",
+            "pass",
+            "n = total(n)",
+            {"tools/__init__.py": "from .sums import *\n", "tools/sums.py": SUM},
+            id="what a package gives on with a star",
+        ),
+        pytest.param("from sums import total", "", "pass", "n, = map(total, [n])", {"sums.py": SUM}, id="handed on"),
+        pytest.param(
+            "from meters import Meter",
+            "meter = Meter()",
+            "meter.update(len(x))",
+            "pass",
+            {"meters.py": METER},
+            id="the class of what the loop tells",
+        ),
+        pytest.param("from src.sums import total", "", "pass", "n = total(n)", {"src/sums.py": SUM}, id="in src"),
+    ],
+)
+def test_what_an_evaluation_gives_its_numbers_to_is_read(
+    tmp_path: Path, imported: str, made: str, told: str, then: str, files: dict[str, str]
+) -> None:
+    text = EVALUATION.format(imported=imported, made=made, told=told, then=then)
+    for path, content in {"train.py": text, **files}.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(content)
+    assert set(read_project([], load(tmp_path)).project.modules) == {"train.py", *files}

@@ -111,13 +111,17 @@ def _variables(module: Module, call: ast.Call) -> set[tuple[str, str]]:
 
 def _helpers(module: Module, loop: ast.AST) -> list[ast.Call]:
     """The calls around a loop that is not seen to train: one of them may, or may reduce its metric across ranks. Where
-    its function also trains, or it stands in none, those in the loop and behind it."""
+    its function also trains, or it stands in none, those in the loop and behind it, and what makes the objects that the
+    loop tells."""
     function = module.function(loop)
     places: list[ast.AST] = [function] if function is not None else []
     if function is None or _trains(function):
         places = [] if _trains(module.statement(loop)) else [*_from(module, module.statement(loop))]
     calls = [call for place in places for call in calls_within(place)]
-    return [c for c in calls if not last_name(c.func)[:1].isupper()]
+    alone = [c for c in calls_within(loop) if isinstance(module.parents.get(c), ast.Expr)]
+    told = [c.func.value for c in alone if isinstance(c.func, ast.Attribute) and isinstance(c.func.value, ast.Name)]
+    made = [d.value for name in told for d in module.bindings.reaching(name) if isinstance(d.value, ast.Call)]
+    return [*(c for c in calls if not last_name(c.func)[:1].isupper()), *made]
 
 
 def _given(module: Module, loop: ast.AST) -> Iterable[tuple[str, Module]]:
@@ -150,7 +154,8 @@ def _called(module: Module, calls: Iterable[ast.Call], ways: _Files, helped: set
     """The files through which calls, and those in the functions that they run, are imported."""
     found: set[str] = set()
     for call in calls:
-        for name in module.callee(call):
+        handed = [name for a in arguments_of(call) if isinstance(a, ast.Name) for name in module.qualify(a)]
+        for name in (*module.callee(call), *handed):
             found |= set(ways.chain(name, module))
         for function in module.called_functions(call) if depth < _INNER else ():
             if function not in helped:
@@ -237,13 +242,18 @@ class _Files:
         found = [path]
         if path in self.modules:
             module = self.modules[path]
-            for d in module.bindings.exit_of(module.tree).get(name, frozenset()):
-                if d.kind == "import" and d.module != dotted:
-                    found += self._chain(d.module, module.name.rpartition(".")[0], depth + 1)
+            bound = module.bindings.exit_of(module.tree).get(name, frozenset())
+            onwards = [d.module for d in bound if d.kind == "import" and d.module != dotted]
+            if name and not bound:
+                onwards = [f"{star}.{name}" for star in module.bindings.star_modules]
+            for other in onwards:
+                found += self._chain(other, module.name.rpartition(".")[0], depth + 1)
         return found
 
     def _place(self, dotted: str, package: str) -> tuple[str, str]:
         """The file that a name lies in and what it is called there; empty where it is none of the project's."""
+        if dotted.startswith("src.") and "src" not in self._heads:  # a package itself, which module names leave out
+            dotted = dotted.removeprefix("src.")
         for start in outwards(package):
             written = dotted if start else dotted.lstrip(".")
             if start + written.partition(".")[0] not in self._heads:
