@@ -33,6 +33,7 @@ _VIEWS = frozenset(
 )
 _BATCHES = ("batch", "list")
 _OF_ONE = ("sample", "constant")
+_OF_ALL = ("sum", "count", "mean", "part")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -153,13 +154,15 @@ def _parts(values: Values, node: ast.AST) -> list[ast.expr]:
 def _apart(values: Values, change: _InPlace) -> bool:
     """Whether a change leaves each sample's part to that sample."""
     value, node = values.of(change.object), change.node
-    if value.kind in ("time", "sum", "count", "mean", "part", "step", "place"):
+    if value.kind in ("time", "step", "place") or (value.kind in _OF_ALL and _is_number(values, change.object)):
         return True
     if value.kind == "unknown":
         return False
     statement = values.module.statement(node)
     if value.kind not in _BATCHES and values.by_batch(statement) is not None:
         return False
+    if value.kind in _OF_ALL:
+        return _stays_of_all(values, change, value)
     if isinstance(node, ast.Subscript):
         return _stores_apart(values, node, value)
     if isinstance(node, ast.AugAssign):
@@ -183,6 +186,73 @@ def _apart(values: Values, change: _InPlace) -> bool:
         return True
     found = applied(values, name, value, node, node.args)
     return value.kind not in ROWS or (found is not None and found.kind in ROWS)
+
+
+def _stays_of_all(values: Values, change: _InPlace, value: Value) -> bool:
+    """Whether a change leaves a total one of the same kind: a root of a sum is none, of each part less than of all."""
+    node = change.node
+    if isinstance(node, ast.AugAssign):  # its name is another value from there on: what of those that it had before?
+        return not _has_other_names(values, node) or _same(operated(node.op, value, values.of(node.value)), value)
+    if (
+        not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Attribute)
+        or node.func.value is not change.object
+    ):
+        return False
+    name = last_name(node.func)
+    if name == "requires_grad_" or _is_last_read(values, change.object):
+        return True
+    found = applied(values, name, value, node, node.args) if name.endswith("_") and name not in _PUTS_IN else None
+    return found is not None and _same(found, value)
+
+
+def _is_last_read(values: Values, node: ast.expr) -> bool:
+    """Whether a name is read nowhere else, so that only what the change gives is left: ``hits.mul_(100 / n)``."""
+    made = set(_sharing(values, node))
+    bindings = values.module.bindings
+    if not isinstance(node, ast.Name) or any(not isinstance(m, ast.Name) or m.id != node.id for m in made):
+        return False
+    return not any(
+        isinstance(n, ast.Name)
+        and n is not node
+        and n.id == node.id
+        and any(d.node in made for d in bindings.reaching(n))
+        for n in ast.walk(values.module.scope(node))
+    )
+
+
+def _same(found: Value, value: Value) -> bool:
+    return found.kind == value.kind and (found.whole or not value.whole)
+
+
+def _has_other_names(values: Values, node: ast.AugAssign) -> bool:
+    """Whether what is augmented may be known by another name too, or be part of something."""
+    name = node.target.id if isinstance(node.target, ast.Name) else ""
+    for n in values.inside:
+        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load):
+            parent = values.module.parents.get(n)
+            if isinstance(parent, (ast.Assign, ast.NamedExpr, ast.Tuple, ast.List, ast.Dict, ast.IfExp)):
+                return True
+            view = isinstance(parent, ast.Attribute) and parent.attr in _VIEWS
+            if view or (isinstance(parent, ast.Call) and last_name(parent.func) in ("append", "setdefault")):
+                return True
+    return False
+
+
+def _is_number(values: Values, node: ast.expr) -> bool:
+    """Whether a total is a number of Python, which nothing changes in place."""
+    if isinstance(node, ast.Name):
+        made = [d for d in values.module.bindings.reaching(node) if d.kind != "augmented"]
+        return bool(made) and all(d.kind == "assign" and d.index is None and _counted(d.value) for d in made)
+    return False
+
+
+def _counted(node: ast.expr | None) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    # `s.float()` is the tensor itself where it is one of floats.
+    made = ("len", "float", "int") if isinstance(node.func, ast.Name) else ("item", "size")
+    return last_name(node.func) in made
 
 
 def _stores_apart(values: Values, target: ast.Subscript, value: Value) -> bool:
