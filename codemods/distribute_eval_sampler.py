@@ -16,6 +16,7 @@ from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.accumulation import accumulated, left_early, same_source
 from shardfix.analysis.loops.learning import does, evaluates
 from shardfix.analysis.metrics.reread import OVERWRITTEN
+from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
 from shardfix.analysis.programs.groups import without_group
 from shardfix.analysis.programs.processes import distributed_test, is_world_size, main_process_guard
@@ -182,6 +183,11 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         return None
     evidence = site.module.evidence(distributed[0].node)
     if found.reduction is None and not site.answered("metric", "reduced", "exact"):
+        own = _combined(site)
+        if own is not None:
+            where = (evidence, own.evidence)
+            note = f"how the ranks' parts are combined is not followed: line {own.evidence.location.line}, {own.why}"
+            return refuse(site, "SHD923", instead=note, evidence=where)
         why, where = hindrance(site)
         files = "give each rank a file of its own, or gather the rows (dist.gather_object) and let one rank write them"
         return Finding(
@@ -209,6 +215,17 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         (evidence, *_reduction(site), *where),
         "lay the gathered results in turn and cut them at len(dataset), or place them by index",
     )
+
+
+def _combined(site: Site) -> Hindrance | None:
+    """Where a sharded evaluation combines the ranks' parts by itself, or may, out of sight of what is known to."""
+    for loop in (u.node for u in site.flow.of("iterate")):
+        if isinstance(loop, ast.For):
+            kept = [ast.unparse(s.target) for s in accumulated(loop)]
+            later = reduced_later(site.module.home(loop), loop, kept, sharded=True)
+            if later is not None:
+                return Hindrance(later.why, site.module.home(later.node).evidence(later.node))
+    return None
 
 
 def _reduction(site: Site) -> tuple[Evidence, ...]:

@@ -118,7 +118,7 @@ UNSEEN = "import functools\nimport pickle\nimport numpy as np\nfrom mmcv.engine 
         ),
         pytest.param(
             "    total = functools.partial(dist.all_reduce)\n    total(torch.tensor(s))\n",
-            "`dist.all_reduce` is kept under another name",
+            "what `total` makes of the ranks' values",
             id="partial",
         ),
         pytest.param("    getattr(dist, 'all_' + 'reduce')(s)\n", "of the ranks' values is not seen", id="by its name"),
@@ -176,4 +176,45 @@ def test_a_sharded_program_that_reckons_with_the_processes(text: str) -> None:
 )
 def test_what_shows_or_stores_in_one_process(lines: str) -> None:
     (change,) = planned(UNSEEN + HEAD + EVALUATED + lines + "run(model, val_loader)\n").changes
+    assert (change.codes, change.tier) == (("SHD506",), "safe")
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        pytest.param("from lost import sync\n", "sync(s)", id="a file that was not read"),
+        pytest.param("sync = Comm()\n", "sync(s)", id="an object that is called"),
+        pytest.param("sync = Comm().sum\n", "sync(s)", id="a bound method"),
+        pytest.param("sync = functools.partial(total)\n", "sync(s)", id="a part of a function"),
+        pytest.param("sync = lambda v: total(v)\n", "sync(s)", id="a lambda"),
+        pytest.param("sync = getattr(comm, 'total')\n", "sync(s)", id="an attribute by its name"),
+        pytest.param("", "n = list(map(total, (s, n)))", id="mapped"),
+        pytest.param("from lost import sync\n", "n = list(map(sync, (s, n)))", id="mapped, and not read"),
+        pytest.param("from lost import sync\n", "n = [sync(v) for v in (s, n)]", id="one after another"),
+        pytest.param("from lost import distributed_sum\n", "distributed_sum(s)", id="a name with str in it"),
+    ],
+)
+def test_a_reduction_that_is_handed_on_is_neither_repeated_nor_denied(before: str, line: str) -> None:
+    total = "def total(v):\n    t = torch.tensor(v)\n    dist.all_reduce(t)\n    return t.item()\n"
+    kept = "class Comm:\n    def sum(self, v):\n        return total(v)\n    __call__ = sum\n"
+    text = "import functools\n" + HEAD + total + kept + before + EVALUATED + f"    {line}\nrun(model, val_loader)\n"
+    found = planned(text)
+
+    assert found.changes == ()
+    assert [f.code for f in found.reports[0].findings] == ["SHD923"]
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        pytest.param("share = lambda v: v / len(val_set)\n", "print(share(s))", id="a lambda"),
+        pytest.param("rounded = functools.partial(round, ndigits=2)\n", "print(rounded(s))", id="a part of round"),
+        pytest.param("percent = torch.nn.Identity()\n", "print(percent(s))", id="torch's module"),
+        pytest.param("def share(v):\n    return v / 9\n", "print(*map(share, (s, n)))", id="mapped"),
+        pytest.param("", "print(*map(float, (s, n)))", id="mapped by a builtin"),
+    ],
+)
+def test_a_function_that_is_read_or_asks_no_other_rank(before: str, line: str) -> None:
+    text = "import functools\n" + HEAD + before + EVALUATED + f"    {line}\nrun(model, val_loader)\n"
+    (change,) = planned(text).changes
     assert (change.codes, change.tier) == (("SHD506",), "safe")

@@ -51,6 +51,9 @@ class _Handed:
                     if _holds(n.value, names, tainted):
                         targets = n.targets if isinstance(n, ast.Assign) else [n.target]
                         names |= {name for t in targets for name in _names(t)}
+                elif isinstance(n, (ast.For, ast.comprehension)) and n is not made:
+                    if _holds(n.iter, names, tainted):
+                        names |= set(_names(n.target))
                 elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
                     if any(_holds(a, names, tainted) for a in arguments_of(n)) and not _is_import(module, n.func.value):
                         names |= set(_names(n.func.value))  # it may keep them: `results.append(n)`

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.model import Obstacle
+from shardfix.analysis.metrics.unread import ALONE, is_read
 from shardfix.analysis.programs.processes import is_rank, is_world_size, main_process_guard
 
 _DISTRIBUTED = "torch.distributed."
@@ -19,19 +20,9 @@ _HARMLESS = frozenset(
     | {"is_initialized", "is_torchelastic_launched", "new_group"}
 )
 _COMBINES = re.compile(r"reduce|gather|scatter|broadcast|^i?send$|^i?recv$|all_to_all")
+_APPLY = frozenset({"map", "starmap", "imap", "filter", "reduce", "tree_map", "apply", "partial", "submit"})
 _TO_OTHERS = frozenset({"put", "put_nowait", "send", "send_bytes", "isend", "rpc_sync", "rpc_async"})
-_SHOWS = re.compile(r"print|log|info|debug|warning|error|write|scalar|display|describe|postfix|format|str|update")
-# Libraries that make, show or store values of one process, and ask no other one.
-_ALONE = frozenset(
-    {"builtins", "torch", "numpy", "math", "sklearn", "scipy", "pandas", "statistics", "collections", "itertools"}
-    | {"json", "pickle", "csv", "yaml", "os", "sys", "time", "datetime", "logging", "copy", "functools", "operator"}
-    | {"re", "random", "pathlib", "string", "io", "typing", "pprint", "dataclasses", "types", "warnings", "shutil"}
-    | {"tqdm", "rich", "tabulate", "prettytable", "termcolor", "colorama", "loguru", "absl", "dllogger", "PIL", "cv2"}
-    | {"matplotlib", "seaborn", "plotly", "wandb", "tensorboardX", "tensorboard", "mlflow", "neptune", "comet_ml"}
-    | {"torchvision", "nltk", "sacrebleu", "rouge", "rouge_score", "seqeval", "bert_score", "jiwer", "editdistance"}
-    | {"fuzzywuzzy", "rapidfuzz", "h5py", "imageio", "skimage", "soundfile", "einops", "argparse", "fractions"}
-    | {"decimal", "numbers", "contextlib", "inspect", "textwrap", "uuid", "hashlib", "struct", "heapq", "bisect"}
-)
+_SHOWS = re.compile(r"print|log|info|debug|warning|error|write|scalar|display|describe|postfix|format|^str$|update")
 _RANKS = re.compile(r"^(n|num|number_of)_?(gpus?|procs?|processes|replicas|devices|ranks)$|^device_count$", re.I)
 _OF_TRAINING = re.compile(r"train|batch|(^|_)lr|learning|worker|thread|warm|accum|epoch", re.IGNORECASE)
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -87,6 +78,9 @@ def _call(module: Module, call: ast.Call, holds: Holds, collective: Collective) 
         return f"what `{ast.unparse(call.func)}` makes of the ranks' values is not seen"
     if any(collective(f) for a in given for f in _functions(module, a)):
         return f"`{name}(..)` is given a function that combines the ranks' values"
+    unread = [a for a in given[:1] if name in _APPLY and not is_read(module, a, collective)]
+    if unread:
+        return f"what `{ast.unparse(unread[0])}` makes of the ranks' values is not seen"
     if receiver is not None and name in _TO_OTHERS:
         return f"`{ast.unparse(call.func)}(..)` hands the values to another process"
     foreign = [q for q in named if _is_foreign(module, q)]
@@ -94,6 +88,8 @@ def _call(module: Module, call: ast.Call, holds: Holds, collective: Collective) 
         foreign += [q for made in _made(module, receiver) for q in module.callee(made) if _is_foreign(module, q)]
     if foreign and not shown:
         return f"what `{ast.unparse(call.func)}` of a library makes of the ranks' values is not seen"
+    if not shown and not is_read(module, call.func, collective):
+        return f"what `{ast.unparse(call.func)}` makes of the ranks' values is not seen"
     return ""
 
 
@@ -130,7 +126,7 @@ def _is_foreign(module: Module, name: str) -> bool:
     if name.startswith(_DISTRIBUTED) and not name.rpartition(".")[2].startswith(("get_rank", "get_world")):
         return name.rpartition(".")[2] not in _HARMLESS
     root = name.partition(".")[0]
-    return "." in name and root not in _ALONE and not module.named(name) and not _of_project(module, root)
+    return "." in name and root not in ALONE and not module.named(name) and not _of_project(module, root)
 
 
 def _of_project(module: Module, root: str) -> bool:
