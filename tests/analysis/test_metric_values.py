@@ -155,6 +155,7 @@ def test_what_is_apart_for_each_sample(expression: str, kind: str) -> None:
         pytest.param("softmax_of_last(model(x)[:, 0])", id="a layer along the last dimension"),
         pytest.param("torch.cat([y, y], dim=-1)", id="joined along the last dimension"),
         pytest.param("model(x).softmax(-2)", id="along the last but one"),
+        pytest.param("y.unsqueeze(d) == y.unsqueeze(1)", id="widened along a dimension that is not seen"),
         pytest.param("model(x)[0]", id="the first row"),
         pytest.param("model(x)[-1]", id="the last row"),
         pytest.param("y.tolist() + y.tolist()", id="a list behind another"),

@@ -276,6 +276,8 @@ def applied(values: Values, name: str, value: Value, call: ast.Call, more: list[
         return replace(_folded([value, *(values.of(a) for a in (*more, *told))], call), whole=False)
     if name == "unsqueeze":
         along = _dimension(call, more, 0)
+        if not isinstance(along, int) and value.kind != "sample":
+            return unknown(call)  # it may come before the samples
         before = along == 0 or (isinstance(along, int) and along < -1 and not value.deep)
         return replace(value, deep=True) if not before or value.kind == "sample" else Value("transposed")
     if name in _WITHIN:
