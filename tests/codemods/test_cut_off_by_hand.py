@@ -65,6 +65,8 @@ def test_what_was_gathered_is_cut(text: str, line: int) -> None:
         pytest.param(HEAD + GATHER + "print(torch.cat(preds)[:10])\n", id="the first ten"),
         pytest.param(HEAD + GATHER + "print(torch.cat(preds)[:, :n])\n", id="columns"),
         pytest.param(HEAD + GATHER + "print(names[:n])\n", id="others"),
+        pytest.param(HEAD + GATHER + "    print(f'{step}/{len(val_loader.dataset)}')\n", id="a length that is shown"),
+        pytest.param(HEAD + "    samples_seen += len(y)\n" + GATHER, id="samples that are only counted"),
         pytest.param(HEAD + "    k += len(y)\n" + GATHER + "print(k[:n])\n", id="a number that others are added to"),
         pytest.param(
             HEAD + "    table.find(accelerator.gather(model(x)))\nprint(table[:n])\n", id="what looks for them"
