@@ -88,9 +88,21 @@ def _vain(site: Site, told: SetEpoch, loops: Mapping[Loop, EpochLoop]) -> str:
     module = site.module
     reads = {g for u in site.flow.of("iterate") for g in every_guard(module, u.node)}
     guards = every_guard(module, told.call)
+    function = module.function(told.call)
+    calls = module.callers(function) if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+    guards = [None if g is not None and _in_both_arms(module, g, calls) else g for g in guards]
     if all(g is not None and g not in reads and _asks_for_main(module, g) for g in guards):
         return _SOME_RANKS
     return _too_few(site, told.call, told.argument, loops, 0)
+
+
+def _in_both_arms(module: Module, test: ast.expr, calls: Sequence[ast.Call]) -> bool:
+    """Whether each arm of a condition runs one of the calls, so that all ranks come to what they call."""
+    condition = module.parents[test]
+    if not isinstance(condition, ast.If) or not condition.orelse:
+        return False
+    arms = ({n for s in arm for n in ast.walk(s)} for arm in (condition.body, condition.orelse))
+    return all(any(c in arm for c in calls) for arm in arms)
 
 
 def _asks_for_main(module: Module, guard: ast.expr) -> bool:
@@ -125,7 +137,7 @@ def _too_few(
         return "set_epoch is called within the loop over batches, whose order stands by then"
     for test in (n.test for n in around[: around.index(outer)] if isinstance(n, ast.If)):
         shared = any(module.parents[test] in module.around(use) for use in uses)
-        if not shared and _asks_for_main(module, test):
+        if not shared and _asks_for_main(module, test) and not _in_both_arms(module, test, _alike(module, place)):
             return _SOME_RANKS
         once = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
         if once and isinstance(test, ast.Compare) and argument is not None:
@@ -139,6 +151,11 @@ def _too_few(
         if argument.id == loops[outer].counter and place.lineno > line and isinstance(outer, ast.For):
             return "set_epoch is called behind the epoch's batches, so the second epoch repeats the first one's order"
     return ""
+
+
+def _alike(module: Module, place: ast.Call) -> list[ast.Call]:
+    """The calls that run what a call runs, this one among them."""
+    return [place, *(call for f in module.called_functions(place) for call in module.callers(f))]
 
 
 def _given(

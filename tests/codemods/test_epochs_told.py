@@ -187,3 +187,19 @@ def test_an_evaluation_that_shuffles_keeps_one_order_so_that_one_models_metric_s
     text += "        for b in val_loader:\n            model(b)\n"
     assert codes(text) == [[]]
     assert codes(text.replace("with torch.no_grad()", "if True").replace("val_", "train_")) == [["SHD401"]]
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [pytest.param("step(epoch, loader)", [], id="both arms"), pytest.param("pass", ["SHD403"], id="one arm")],
+)
+def test_a_function_that_both_arms_of_a_rank_call_tells_all_ranks(other: str, expected: list[str]) -> None:
+    text = (
+        "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n"
+        "dist.init_process_group()\nrank = dist.get_rank()\n"
+        "loader = DataLoader(ds, sampler=DistributedSampler(ds))\n"
+        "def step(epoch, loader):\n    loader.sampler.set_epoch(epoch)\n"
+        "for epoch in range(3):\n    if rank == 0:\n        step(epoch, loader)\n    else:\n"
+        f"        {other}\n    for x in loader:\n        model(x).backward()\n"
+    )
+    assert codes(text) == [expected]
