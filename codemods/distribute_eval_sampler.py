@@ -185,9 +185,8 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     if found.reduction is None and not site.answered("metric", "reduced", "exact"):
         own = _combined(site)
         if own is not None:
-            where = (evidence, own.evidence)
             note = f"how the ranks' parts are combined is not followed: line {own.evidence.location.line}, {own.why}"
-            return refuse(site, "SHD923", instead=note, evidence=where)
+            return refuse(site, "SHD923", instead=note, evidence=(evidence, own.evidence))
         why, where = hindrance(site)
         files = "give each rank a file of its own, or gather the rows (dist.gather_object) and let one rank write them"
         return Finding(
