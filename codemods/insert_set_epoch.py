@@ -9,28 +9,22 @@ from dataclasses import replace
 from shardfix.codemods._epochs import Sampler, Untold, given_epoch, is_read_once, tell_epoch, tell_in
 from shardfix.codemods._findings import refuse
 from shardfix.codemods._in_vain import may_run, never_run, told_another, told_in_vain
-from shardfix.codemods._prepared_names import surely_prepared
+from shardfix.codemods._own_shares import derives, kept_in_order, own_untold, shuffling_arms
+from shardfix.codemods._placeholder import wrong_receiver
 
-from shardfix.analysis.code.module import Module, is_false
-from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, last_name
+from shardfix.analysis.code.module import Module
 from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.epochs import set_epoch_calls, untold
 from shardfix.analysis.loops.evaluation import evaluates
 from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
-from shardfix.rewrite.edits import Edit, ReplaceExpression
-
-
-def shuffling_arms(site: Site) -> list[Arm]:
-    """The DistributedSampler arms of a site that shuffle: ``shuffle`` is left at its default or not literally False."""
-    arms = [*site.arms, *(i for b in site.batch_arms for i in b.inner)]
-    return [a for a in arms if a.kind == "distributed" and a.constant("shuffle") is not False]
+from shardfix.rewrite.edits import Edit
 
 
 def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     """A change, a refusal, the reason why the site is right, or None if it is none of this codemod's business."""
-    own = [a for a in site.own_shares if not _kept_in_order(a)]
+    own = [a for a in site.own_shares if not kept_in_order(a)]
     distributed = [*shuffling_arms(site), *own]
     if not distributed or site.owner != "ddp":
         return None
@@ -42,7 +36,7 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
             if not told:
                 return never_run(site, site.told[0])
             return told_another(site, told) or told_in_vain(site) or "its sampler is told the epoch"
-        if any(not _derives(site, a) for a in own):
+        if any(not derives(site, a) for a in own):
             line = forgotten[0].loop.lineno
             return refuse(site, "SHD909", instead=f"told the epoch in one loop, but not in that of line {line}")
         sampler = _sampler(site, distributed)
@@ -74,7 +68,7 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
             return refuse(site, "SHD920", evidence=(module.evidence(call.call),))
     if _seeded_by_epoch(site, distributed):
         return "each epoch makes a sampler with a seed of its own"
-    settled = _own_untold(site, own)
+    settled = own_untold(site, own)
     if settled is not None:
         return settled
     where = [u for a in distributed for u in site.sampler_flow(a).of("returned", "escape")]
@@ -92,52 +86,6 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
         refused = refuse(site, edits.code, instead=edits.why)
         return replace(refused, remedy=edits.remedy) if edits.remedy else refused
     return _change(site, distributed, edits)
-
-
-def _kept_in_order(arm: Arm) -> bool:
-    """Whether a sampler of the project's own is told not to shuffle."""
-    keywords = arm.node.keywords if isinstance(arm.node, ast.Call) else []
-    return any(k.arg == "shuffle" and is_false(k.value) for k in keywords)
-
-
-def _derives(site: Site, arm: Arm) -> bool:
-    """Whether a sampler is made of a class of the project that derives from DistributedSampler."""
-    classes = site.module.project_classes(arm.node.func) if isinstance(arm.node, ast.Call) else []
-    return bool(classes) and all(DISTRIBUTED_SAMPLER in site.module.bases(cls) for cls in classes)
-
-
-def _own_untold(site: Site, own: Sequence[Arm]) -> Finding | str | None:
-    """What becomes of samplers of the project's own that give each rank its share and that nobody tells the epoch; None
-    where they are told it as a DistributedSampler is."""
-    module = site.module
-    asking = [a for a in own if _asks_for_epoch(module, a) is not False]
-    for arm in asking:
-        if _asks_for_epoch(module, arm) is None:
-            why = f"{arm.label} gives each rank its share; nothing tells it the epoch, and whether it asks is not seen"
-            return refuse(site, "SHD909", instead=why, evidence=(module.evidence(arm.node),))
-        if not _derives(site, arm):
-            why = f"{arm.label} gives each rank its share, and nothing calls its set_epoch"
-            return refuse(site, "SHD909", instead=why, evidence=(module.evidence(arm.node),))
-    if own and not asking and not shuffling_arms(site):
-        return f"{own[0].label} gives each rank its share, in an order that no epoch is told to"
-    return None
-
-
-def _asks_for_epoch(module: Module, arm: Arm) -> bool | None:
-    """Whether the order of a sampler of the project's own goes by the epoch that it is told; None if that is not
-    seen."""
-    classes = module.project_classes(arm.node.func) if isinstance(arm.node, ast.Call) else []
-    if not classes:
-        return None
-    for cls in classes:
-        derives = DISTRIBUTED_SAMPLER in module.bases(cls)
-        if not derives and module.method(cls, "set_epoch") is None:
-            continue
-        draws = module.method(cls, "__iter__")
-        read = {last_name(n) for n in ast.walk(draws) if isinstance(n, (ast.Name, ast.Attribute))} if draws else set()
-        if (draws is None and derives) or read & {"epoch", "_epoch", "super"}:
-            return True
-    return False
 
 
 def _kept_as(site: Site) -> set[str]:
@@ -203,44 +151,6 @@ def _mentions(module: Module, node: ast.expr, source: str) -> bool:
     return any(isinstance(n, (ast.Name, ast.Attribute)) and module.source.source(n) == source for n in ast.walk(node))
 
 
-def _wrong_receiver(site: Site) -> Change | None:
-    """``loader.sampler.set_epoch`` on a prepared loader: the sampler there is a placeholder without ``set_epoch``."""
-    if site.owner != "accelerate" or "distributed" in site.kinds:
-        return None
-    module = site.module
-    edits: list[Edit] = []
-    evidence = []
-    prepared = {u.value for u in site.flow.uses if u.prepared is not None and u.kind == "attribute"}
-    for told in site.told:
-        receiver = told.receiver
-        if not (isinstance(receiver, ast.Attribute) and receiver.attr == "sampler" and receiver.value in prepared):
-            continue
-        if isinstance(told.call.func, ast.Attribute) and _only_prepared(site, receiver.value, told.call):
-            source = module.source.source(receiver.value)
-            edits.append(ReplaceExpression(module.home(receiver).path, module.source.span(receiver), source))
-            evidence.append(module.evidence(told.call))
-    if not edits:
-        return None
-    return Change(
-        site.location,
-        "insert_set_epoch",
-        ("SHD402",),
-        "safe",
-        "tell the prepared loader the epoch, not its placeholder sampler",
-        tuple(edits),
-        consequences=("the call no longer raises AttributeError; the prepared loader passes the epoch on",),
-        evidence=tuple(evidence),
-    )
-
-
-def _only_prepared(site: Site, node: ast.expr, call: ast.Call) -> bool:
-    """Whether no loader can stand there as it was built: the factory may give another program one."""
-    raw = {u.value for s in (site, *site.siblings) for u in s.flow.of("attribute") if u.prepared is None}
-    if site.module.home(node) is site.module:
-        return node not in raw
-    return node not in raw and isinstance(node, (ast.Name, ast.Attribute)) and surely_prepared(site, node, call)
-
-
 def plan(sites: Sequence[Site], options: Options) -> Planned:
     """Changes for the loaders of one module whose sampler is never told the epoch."""
     changes: list[Change] = []
@@ -249,7 +159,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     for site in sites:
         if site.kind != "torch" or site.unseen:
             continue
-        wrong = _wrong_receiver(site)
+        wrong = wrong_receiver(site)
         if wrong is not None:
             changes.append(wrong)
             continue
