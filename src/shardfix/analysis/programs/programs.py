@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.project import Project
-from shardfix.analysis.code.tree import children
 from shardfix.analysis.model import Launch
+from shardfix.analysis.programs.pieces import Pieces, asks_for_main
+from shardfix.analysis.programs.spreading import spread
 
 _TESTS = frozenset({"tests", "test", "testing"})
-_REGISTERING = ("register", "command", "group")  # decorators through which a function is run by its name
-_NAMING = frozenset({"import", "function", "class", "assign"})
-_LOADS_BY_NAME = frozenset({"importlib.import_module", "builtins.__import__"})
-# What these do inside is not what a program does that uses them: the use itself is what counts.
-_FRAMEWORKS = (
-    "accelerate.",
-    "composer.",
-    "deepspeed.",
-    "horovod.",
-    "ignite.",
-    "lightning.",
-    "lightning_fabric.",
-    "pytorch_lightning.",
-    "torch.",
-    "torch_xla.",
-    "transformers.",
-)
-_TYPE_TESTS = frozenset({"isinstance", "issubclass"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +23,6 @@ class Program:
     path: str
     kind: Literal["script", "test"]
     launches: tuple[Launch, ...] = ()
-
-
-@dataclass(eq=False)
-class _Unit:
-    """A piece of code that runs or does not run as a whole: what a file runs when it is imported, what it runs only as
-    a script, a function or class of its top level, or a variable of its top level that holds names of those."""
-
-    module: Module
-    roots: list[ast.AST] = field(default_factory=list)
-    leads_to: set[int] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -93,10 +64,10 @@ def find_programs(project: Project, launches: Sequence[Launch] = ()) -> Programs
     Each file is walked once; what code refers to, by a name or an attribute that resolves to a function or class of the
     project, it reaches, a class with all of its methods, and an import reaches what the file runs when it is imported.
     """
-    graph = _Graph(project)
+    graph = Pieces(project)
     programs = tuple(_entries(project, launches))
     starts = [_starts(graph, project.modules[p.path], p) for p in programs]
-    masks = _spread([u.leads_to for u in graph.units], starts)
+    masks = spread([u.leads_to for u in graph.units], starts)
     tests = sum(1 << i for i, p in enumerate(programs) if p.kind == "test")
     return Programs(programs, graph.of_node, graph.bodies, masks, tests)
 
@@ -125,14 +96,9 @@ def _entries(project: Project, launches: Sequence[Launch]) -> Iterator[Program]:
 
 def _main_guard(module: Module) -> ast.If | None:
     for statement in module.tree.body:
-        if isinstance(statement, ast.If) and _asks_for_main(statement.test):
+        if isinstance(statement, ast.If) and asks_for_main(statement.test):
             return statement
     return None
-
-
-def _asks_for_main(test: ast.expr) -> bool:
-    names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
-    return "__name__" in names and any(isinstance(n, ast.Constant) and n.value == "__main__" for n in ast.walk(test))
 
 
 def _acts(module: Module) -> bool:
@@ -149,7 +115,7 @@ def _acts(module: Module) -> bool:
     return False
 
 
-def _starts(graph: _Graph, module: Module, program: Program) -> set[int]:
+def _starts(graph: Pieces, module: Module, program: Program) -> set[int]:
     """The pieces of code with which a program begins."""
     found = {graph.bodies[module.path]}
     if program.kind == "test":
@@ -160,296 +126,6 @@ def _starts(graph: _Graph, module: Module, program: Program) -> set[int]:
         unit = graph.defined[module.path].get(launch.function)
         if unit is not None:
             found.add(unit)
-    return found
-
-
-# -- what refers to what ---------------------------------------------------------------------------------------------
-
-
-class _Graph:
-    """The pieces of code of all files, and which of them each leads to."""
-
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self.units: list[_Unit] = []
-        self.of_node: dict[ast.AST, int] = {}
-        self.bodies: dict[str, int] = {}
-        self.mains: dict[str, int] = {}
-        self._known: dict[tuple[str, frozenset[Definition], str, bool], set[int]] = {}
-        self._offers: dict[str, set[int]] = {}
-        self.defined: dict[str, dict[str, int]] = {}  # by path, then by name: functions, classes and variables
-        for module in project.modules.values():
-            self._divide(module)
-        for index, unit in enumerate(self.units):
-            for root in unit.roots:
-                self._read(index, unit.module, root)
-        for module in project.modules.values():
-            body = self.units[self.bodies[module.path]]
-            for star in module.bindings.star_modules:
-                body.leads_to |= self._imported(star, module)
-            if module.path.endswith("__init__.py") and self._loads_by_name(module):
-                folder = module.path.removesuffix("__init__.py")
-                body.leads_to |= {
-                    index
-                    for path, index in self.bodies.items()
-                    if path.startswith(folder) and "/" not in path[len(folder) :].removesuffix("/__init__.py")
-                }
-
-    def _new(self, module: Module) -> int:
-        self.units.append(_Unit(module))
-        return len(self.units) - 1
-
-    def _divide(self, module: Module) -> None:
-        body = self.bodies[module.path] = self._new(module)
-        defined = self.defined[module.path] = {}
-        todo: list[tuple[ast.stmt, int]] = [(s, body) for s in reversed(module.tree.body)]
-        while todo:
-            s, unit = todo.pop()
-            if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                own = self.of_node[s] = defined.get(s.name) or self._new(module)
-                defined[s.name] = own
-                self.units[own].roots.append(s)
-                self.units[unit].roots += s.decorator_list
-                if any(_registers(d) for d in s.decorator_list):
-                    self.units[unit].leads_to.add(own)
-            elif isinstance(s, ast.If) and _asks_for_main(s.test):
-                if module.path not in self.mains:
-                    self.mains[module.path] = self._new(module)
-                for inner in s.body:
-                    self.of_node[inner] = self.mains[module.path]
-                    todo.append((inner, self.mains[module.path]))
-                todo += [(inner, unit) for inner in s.orelse]
-            elif isinstance(s, ast.If) and last_name(s.test) == "TYPE_CHECKING":
-                todo += [(inner, unit) for inner in s.orelse]
-            elif isinstance(s, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
-                inner_blocks = [s.body, getattr(s, "orelse", []), getattr(s, "finalbody", [])]
-                inner_blocks += [h.body for h in getattr(s, "handlers", [])]
-                todo += [(inner, unit) for block in inner_blocks for inner in block]
-                heads: list[ast.AST] = [getattr(s, name) for name in ("test", "iter") if hasattr(s, name)]
-                heads += [item.context_expr for item in getattr(s, "items", [])]
-                self.units[unit].roots += heads
-            elif (name := _table(s)) is not None and unit == body:
-                own = defined.get(name) or self._new(module)
-                defined[name] = self.of_node[s] = own
-                self.units[own].roots.append(s)
-            elif (name := _made(s)) is not None and module.path.endswith("__init__.py") and unit == body:
-                # `New = deprecated(Old)` in a package runs what it calls, and what it hands on only where it is used.
-                own = defined[name] = defined.get(name) or self._new(module)
-                self.units[own].roots.append(s)
-                self.units[unit].roots += [n.func for n in ast.walk(s) if isinstance(n, ast.Call)]
-            else:
-                self.units[unit].roots.append(s)
-
-    def _read(self, index: int, module: Module, root: ast.AST) -> None:
-        """Everything that a piece of code refers to; annotations and tests of a type run nothing."""
-        leads_to = self.units[index].leads_to
-        todo: list[ast.AST] = [root]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                for alias in node.names:
-                    names = {alias.name} if isinstance(node, ast.Import) else set()
-                    key = alias.asname or (alias.name.split(".")[0] if isinstance(node, ast.Import) else alias.name)
-                    names |= {d.module for d in module.bindings.definitions_at(alias, key)}
-                    for dotted in names:
-                        leads_to |= self._imported(dotted, module)
-            elif isinstance(node, ast.Name):
-                if isinstance(node.ctx, ast.Load):
-                    leads_to |= self._named(node, module)
-            elif isinstance(node, ast.Constant):
-                continue
-            elif isinstance(node, ast.Attribute):
-                inner = node.value
-                while isinstance(inner, ast.Attribute):
-                    inner = inner.value
-                if isinstance(inner, ast.Name):
-                    leads_to |= self._named(node, module)
-                else:
-                    todo.append(inner)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TYPE_TESTS:
-                todo += node.args[:1]
-            elif isinstance(node, ast.AnnAssign):
-                todo += [n for n in (node.target, node.value) if n is not None]
-            elif isinstance(node, ast.arguments):
-                todo += [*node.defaults, *(d for d in node.kw_defaults if d is not None)]
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                todo += [node.args, *node.body, *(node.decorator_list if node is not root else [])]
-            elif isinstance(node, ast.If) and last_name(node.test) == "TYPE_CHECKING":
-                todo += node.orelse
-            else:
-                todo.extend(children(node))
-
-    def _named(self, node: ast.expr, module: Module) -> set[int]:
-        """What a name, or a chain of attributes of a name, stands for; the longest part that is known decides."""
-        chain = [node]
-        while isinstance(chain[-1], ast.Attribute):
-            chain.append(chain[-1].value)
-        definitions = module.bindings.reaching(chain[-1])
-        if not definitions and not module.bindings.star_modules:
-            return set()
-        if definitions and not any(d.kind in _NAMING for d in definitions):
-            return set()
-        parent = module.parents.get(node)
-        handed_on = isinstance(parent, ast.Call) and node is not parent.func  # getattr(models, name)
-        written = ".".join([p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "") for p in chain])
-        key = (module.path, definitions, written, handed_on)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._resolved(chain, definitions, module, handed_on)
-        return known
-
-    def _resolved(
-        self, chain: list[ast.expr], definitions: frozenset[Definition], module: Module, whole: bool
-    ) -> set[int]:
-        found: set[int] = set()
-        for d in definitions:
-            if d.scope is module.tree and d.kind in ("function", "class", "assign"):
-                own = self.defined[module.path].get(d.key)
-                if own is not None:
-                    found.add(own)
-        if found or not module.qualify(chain[-1]):
-            return found
-        for part in chain:
-            for qualified in module.qualify(part):
-                found |= self._definitions(qualified, module, whole)
-            if found:
-                break
-            whole = isinstance(part, ast.Attribute) and part.attr == "__dict__"  # models.__dict__[name]
-        return found
-
-    def _definitions(self, qualified: str, module: Module, whole: bool) -> set[int]:
-        where = self._within(qualified, module)
-        if where is None:
-            return set()
-        target, rest = where
-        name = rest.partition(".")[0]
-        if name:
-            own = self.defined[target.path].get(name)
-            return {own} if own is not None else set()
-        # A module itself, asked for something by a name that is not written: all that it offers.
-        return self._offered(target) if whole else set()
-
-    def _within(self, qualified: str, module: Module) -> tuple[Module, str] | None:
-        """The project file that a name lies in: not in a project that is a framework, whose inside is no program's."""
-        return None if qualified.startswith(_FRAMEWORKS) else self.project.split(qualified, module)
-
-    def _offered(self, module: Module) -> set[int]:
-        known = self._offers.get(module.path)
-        if known is None:
-            known = self._offers[module.path] = set(self.defined[module.path].values())
-            for definitions in module.bindings.exit_of(module.tree).values():
-                for d in definitions:
-                    if d.kind == "import":
-                        for qualified in self.project.resolve(d.module, module):
-                            known |= self._definitions(qualified, module, whole=False)
-        return known
-
-    def _imported(self, dotted: str, module: Module) -> set[int]:
-        """What runs when a name is imported: the file that it lies in, and the packages around that."""
-        where = self._within(dotted, module)
-        if where is None:
-            return set()
-        found = {self.bodies[where[0].path]}
-        head = where[0].name
-        while "." in head:
-            head = head.rpartition(".")[0]
-            package = self.project.by_name.get(head)
-            if package is not None:
-                found.add(self.bodies[package.path])
-        return found
-
-    def _loads_by_name(self, module: Module) -> bool:
-        return any(
-            not module.callee(call).isdisjoint(_LOADS_BY_NAME) and not isinstance(_first(call), ast.Constant)
-            for call in module.calls
-        )
-
-
-def _first(call: ast.Call) -> ast.expr | None:
-    return call.args[0] if call.args else None
-
-
-def _registers(decorator: ast.expr) -> bool:
-    name = last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
-    return any(word in name for word in _REGISTERING)
-
-
-def _made(s: ast.stmt) -> str | None:
-    """The one variable that a statement assigns."""
-    if isinstance(s, ast.Assign) and len(s.targets) == 1 and isinstance(s.targets[0], ast.Name):
-        return s.targets[0].id
-    return None
-
-
-def _table(s: ast.stmt) -> str | None:
-    """The variable of an assignment that runs nothing (``MODELS = {"a": A}``): what it names is reached with it."""
-    name = _made(s)
-    return name if not any(isinstance(n, (ast.Call, ast.Await)) for n in ast.walk(s)) else None
-
-
-# -- who reaches what ------------------------------------------------------------------------------------------------
-
-
-def _spread(edges: Sequence[set[int]], starts: Sequence[Iterable[int]]) -> list[int]:
-    """For each node of a graph the starts that reach it, as bits: in one pass over the graph's components."""
-    masks = [0] * len(edges)
-    for bit, nodes in enumerate(starts):
-        for node in nodes:
-            masks[node] |= 1 << bit
-    for component in reversed(_components(edges)):  # from the sources on
-        mask = 0
-        for node in component:
-            mask |= masks[node]
-        for node in component:
-            masks[node] = mask
-        if mask:
-            for node in component:
-                for target in edges[node]:
-                    masks[target] |= mask
-    return masks
-
-
-def _components(edges: Sequence[set[int]]) -> list[list[int]]:
-    """The strongly connected components of a graph, each after those that it leads to (Tarjan, without recursion)."""
-    order: list[int] = [-1] * len(edges)
-    low = [0] * len(edges)
-    on_stack = [False] * len(edges)
-    stack: list[int] = []
-    found: list[list[int]] = []
-    count = 0
-    for start in range(len(edges)):
-        if order[start] >= 0:
-            continue
-        work: list[tuple[int, Iterator[int]]] = [(start, iter(edges[start]))]
-        order[start] = low[start] = count
-        count += 1
-        stack.append(start)
-        on_stack[start] = True
-        while work:
-            node, targets = work[-1]
-            for target in targets:
-                if order[target] < 0:
-                    order[target] = low[target] = count
-                    count += 1
-                    stack.append(target)
-                    on_stack[target] = True
-                    work.append((target, iter(edges[target])))
-                    break
-                if on_stack[target]:
-                    low[node] = min(low[node], order[target])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == order[node]:
-                    component: list[int] = []
-                    while True:
-                        member = stack.pop()
-                        on_stack[member] = False
-                        component.append(member)
-                        if member == node:
-                            break
-                    found.append(component)
     return found
 
 
