@@ -8,14 +8,15 @@ from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.programs.processes import is_world_size
 from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.sites import Site
+from shardfix.wording import numbered
 
 
 def lengths(site: Site, what: str) -> tuple[str, ...]:
     """The lines that read ``len(loader)``, as a consequence of a change of the number of steps."""
-    lines = sorted({u.node.lineno for u in site.flow.of("length") if isinstance(u.node, ast.Call)})
+    lines = [u.node.lineno for u in site.flow.of("length") if isinstance(u.node, ast.Call)]
     if not lines:
         return ()
-    return (f"len(loader) is read in line {', '.join(map(str, lines))}: {what}",)
+    return (f"len(loader) is read in {numbered(lines)}: {what}",)
 
 
 def divided(site: Site) -> Evidence | None:

@@ -28,6 +28,7 @@ from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Evidence, Finding, Options, Tier
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropImport, DropKeyword, Edit, SetKeyword
+from shardfix.wording import numbered
 
 _DATASET = {"sequential": "data_source", "random": "data_source", "distributed": "dataset"}
 
@@ -295,13 +296,11 @@ def _sampler_lengths(site: Site, arms: Sequence[Arm]) -> tuple[str, ...]:
             own.add(call.lineno)
     found: list[str] = []
     if own:
-        lines = ", ".join(map(str, sorted(own)))
         found.append(
-            f"len() of the sampler is read in line {lines}: it stays a W-th of the dataset; the loader draws all"
+            f"len() of the sampler is read in {numbered(own)}: it stays a W-th of the dataset; the loader draws all"
         )
     if through:
-        lines = ", ".join(map(str, sorted(through)))
-        found.append(f"len(loader.sampler) is read in line {lines}: it becomes the length of the dataset")
+        found.append(f"len(loader.sampler) is read in {numbered(through)}: it becomes the length of the dataset")
     return tuple(found)
 
 

@@ -17,6 +17,7 @@ from shardfix.analysis.model import Change, Finding, Location, Options
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import AddImport, Edit
+from shardfix.wording import numbered
 
 
 def _alone(site: Site) -> bool:
@@ -70,9 +71,10 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
     found = [metrics[site.location] for site in group]
     edits += [*(e for metric in found for e in metric.edits), *opening]
     inexact = list(dict.fromkeys(why for metric in found for why in metric.inexact))
-    lines = ", ".join(dict.fromkeys(str(guard.statement.lineno) for guard in way.guards))
-    kept = sorted({k.first.lineno for k in way.kept})
-    reason = f"the condition in line {lines} lets one rank in, and nothing shows that the others were kept out for work"
+    lines = numbered(guard.statement.lineno for guard in way.guards)
+    whose = f"conditions in {lines} let" if lines.startswith("lines") else f"condition in {lines} lets"
+    kept = numbered(k.first.lineno for k in way.kept) if way.kept else ""
+    reason = f"the {whose} one rank in, and nothing shows that the others were kept out for work"
     return Change(
         first.location,
         "evaluate_on_all_ranks",
@@ -85,7 +87,7 @@ def _change(group: Sequence[Site], metrics: dict[Location, Mended]) -> Change | 
             "with W processes each rank evaluates 1/W of the samples; until now one did all and the others waited "
             "where they next combine something",
             *_of_files(way),
-            *((f"one rank alone still does what line {', '.join(map(str, kept))} begins",) if kept else ()),
+            *((f"one rank alone still does what begins in {kept}",) if kept else ()),
             TOGETHER,
             "each pass over a loader draws a random number, on every rank now: dropout and augmentation in training "
             "draw others than before",
@@ -108,20 +110,24 @@ def _seeded(group: Sequence[Site], way: LetIn) -> list[str]:
     calls = [c for f in functions for c in ast.walk(f) if isinstance(c, ast.Call)]
     seeds = {c.lineno for c in calls if last_name(c.func) in _SEEDS}
     seeds -= {n for k in way.kept for n in range(k.first.lineno, (k.last.end_lineno or k.last.lineno) + 1)}
-    lines = ", ".join(map(str, sorted(seeds)))
-    why = f"line {lines} sets a seed on every rank now: in training they draw the same numbers afterwards"
-    return [why] if seeds else []
+    if not seeds:
+        return []
+    return [f"every rank now sets the seed of {numbered(seeds)}: in training they draw the same numbers afterwards"]
 
 
 def _of_files(way: LetIn) -> list[str]:
     """What becomes of files, as consequences."""
-    lines = ", ".join(str(line) for line in sorted({s.lineno for s in way.loading}))
-    loaded = f"every rank loads what line {lines} loads, once all are here: all of them must see the same files"
-    first = [w.statement.lineno for w in way.waits if w.first]
-    turn = f"in line {', '.join(map(str, first))} the main process goes first, and the others read the file it wrote"
-    own = sorted({statement.lineno for _, statement, _ in way.unset})
-    alone = f"what line {', '.join(map(str, own))} begins to make stays one rank's own: the others get None"
-    return [*([loaded] if lines else []), *([turn] if first else []), *([alone] if own else [])]
+    found: list[str] = []
+    if way.loading:
+        lines = numbered(s.lineno for s in way.loading)
+        found.append(
+            f"every rank loads what is loaded in {lines}, once all are here: all of them must see the same files"
+        )
+    if first := [w.statement.lineno for w in way.waits if w.first]:
+        found.append(f"in {numbered(first)} the main process goes first, and the others read the file it wrote")
+    if own := [statement.lineno for _, statement, _ in way.unset]:
+        found.append(f"what begins to be made in {numbered(own)} stays one rank's own: the others get None")
+    return found
 
 
 _SEEDS = frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "fix_seed"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def plural(number: int, thing: str) -> str:
@@ -15,4 +15,10 @@ def join(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-__all__ = ["join", "plural"]
+def numbered(lines: Iterable[int]) -> str:
+    """Lines of a file in order, of which there is at least one: ``line 3``, ``lines 3, 5 and 7``."""
+    numbers = [str(line) for line in sorted(set(lines))]
+    return f"line {numbers[0]}" if len(numbers) == 1 else f"lines {join(numbers)}"
+
+
+__all__ = ["join", "numbered", "plural"]

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from alone_programs import PROGRAMS as IN_MEMORY
 from alone_programs import Program
+from held_programs import HELD
 from loading_programs import LOADING
 
 from shardfix.config import Asked, load
 from shardfix.engine import migrate
 
-PROGRAMS = (*IN_MEMORY, *LOADING)
+PROGRAMS = (*IN_MEMORY, *LOADING, *HELD)
 OURS = {"train.py", "store", "shardfix_evaluation.py", "__pycache__"}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from alone_programs import PROGRAMS as IN_MEMORY
+from held_programs import HELD
 from loading_programs import LOADING
 
 from shardfix.config import Asked, load
 from shardfix.engine import migrate
 from shardfix.result import RunResult
 
-PROGRAMS = (*IN_MEMORY, *LOADING)
+PROGRAMS = (*IN_MEMORY, *LOADING, *HELD)
 # One function evaluates on several data sets: what the loop gives is proven, not what is made of it elsewhere.
 SEVERAL = {"two evaluations in one condition", "the data of several evaluations is built in a function of its own"}
 # What is made of the metric stands under a condition afterwards, and is not run.

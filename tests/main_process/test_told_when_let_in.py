@@ -42,14 +42,14 @@ def test_a_seed_that_every_rank_sets_from_now_on() -> None:
     seeded = EVALUATE.replace("    model.eval()\n", "    torch.manual_seed(3)\n    model.eval()\n")
     text = HEAD + seeded + MAIN
     line = text.splitlines().index("    torch.manual_seed(3)") + 1
-    why = f"line {line} sets a seed on every rank now: in training they draw the same numbers afterwards"
+    why = f"every rank now sets the seed of line {line}: in training they draw the same numbers afterwards"
     assert why in change(text).consequences
     assert not [c for c in change(HEAD + EVALUATE + MAIN).consequences if "seed" in c]
 
 
 def test_what_all_ranks_load_and_who_goes_first() -> None:
     told = change(LOADING[0].text).consequences
-    assert any("loads, once all are here: all of them must see the same files" in line for line in told)
+    assert any(", once all are here: they must all see the same files" in line for line in told)
     assert any("the main process goes first, and the others read the file it wrote" in line for line in told)
 
 

@@ -8,7 +8,18 @@ import pytest
 
 from shardfix.rewrite.applier import EditError, apply
 from shardfix.rewrite.blocks import read_tree
-from shardfix.rewrite.edits import Edit, GuardStatements, InsertStatements, LiftGuard, ReplaceExpression, Span
+from shardfix.rewrite.edits import (
+    DropKeyword,
+    DropStatement,
+    Edit,
+    GuardStatements,
+    InsertStatements,
+    LiftGuard,
+    ReplaceExpression,
+    SetKeyword,
+    Span,
+    WrapExpression,
+)
 from shardfix.rewrite.layout import read_layout
 
 
@@ -82,6 +93,72 @@ def test_statements_come_under_a_condition_with_the_comments_above_them() -> Non
         "  a''')",
         "        n = count(",
     ]
+
+
+CALL = """\
+if rank == 0:
+    loader = Loader(
+        data("test", note='''
+as it is'''),
+        shuffle=True,  # why
+        batch_size=8,
+    )
+    loader.stop()
+    # told
+    import a
+    print(loader)
+"""
+
+
+def of(text: str, expression: str) -> Span:
+    start = text.index(expression)
+    return Span(start, start + len(expression))
+
+
+def call(text: str) -> Span:
+    return Span(text.index("Loader("), text.index(")\n    loader.stop") + 1)
+
+
+def test_a_call_of_several_lines_moves_out_with_what_is_changed_in_it() -> None:
+    edits = (
+        ReplaceExpression("p.py", of(CALL, "8"), "n"),
+        SetKeyword("p.py", call(CALL), "sampler", "s", replacing="shuffle"),
+        WrapExpression("p.py", call(CALL), "checked(", ")"),
+        LiftGuard("p.py", Span(0, len(CALL) - 1)),
+        DropStatement("p.py", span(CALL, 8)),
+        guard(CALL, 11, 11),
+    )
+    assert edited(CALL, *edits) == (
+        "loader = checked(Loader(\n"
+        "    data(\"test\", note='''\n"
+        "as it is'''),\n"
+        "    sampler=s,  # why\n"
+        "    batch_size=n,\n"
+        "))\n"
+        "# told\n"
+        "import a\n"
+        "if rank == 0:\n"
+        "    print(loader)\n"
+    )
+
+
+def test_a_call_of_several_lines_moves_in_with_what_is_changed_in_it() -> None:
+    text = "loader = Loader(\n    data,\n    shuffle=True,\n)\nloader.stop()  # for good\nshow(loader)\n"
+    edits = (
+        DropKeyword("p.py", Span(text.index("Loader("), text.index(")\nloader") + 1), "shuffle"),
+        DropStatement("p.py", span(text, 5)),
+        guard(text, 1, 6),
+    )
+    assert edited(text, *edits) == (
+        "if rank == 0:\n    loader = Loader(\n        data,\n    )\n    # for good\n    show(loader)\n"
+    )
+
+
+def test_a_statement_that_goes_from_what_moves_leaves_no_indent() -> None:
+    text = "if a:\n    f()\n    g()\n    h()\nk()\nm()\nn()\n"
+    edits = (DropStatement("p.py", span(text, 3)), LiftGuard("p.py", span(text, 1)))
+    more = (guard(text, 5, 7), DropStatement("p.py", span(text, 6)))
+    assert edited(text, *edits, *more) == "f()\nh()\nif rank == 0:\n    k()\n    n()\n"
 
 
 def test_tabs_and_carriage_returns_stay() -> None:

@@ -25,7 +25,7 @@ from shardfix.rewrite.edits import (
     WrapExpression,
 )
 from shardfix.rewrite.expressions import check_brackets, expression_patches, span_of
-from shardfix.rewrite.guards import guard_patches, lifted_patch
+from shardfix.rewrite.guards import Moved, guard_patches, lifted_patch, move_lines
 from shardfix.rewrite.imports import edit_import, place_imports, unused_imports
 from shardfix.rewrite.layout import NEWLINE, EditError, Layout, read_layout
 from shardfix.rewrite.patches import Patch, splice
@@ -93,7 +93,10 @@ def _patches(tree: Tree, edits: Sequence[Edit]) -> list[Patch]:
     check_brackets(layout, [edit for edit in standing if isinstance(edit, ReplaceExpression)])
     guards = [edit for edit in edits if isinstance(edit, GuardStatements)]
     lifts = [edit for edit in edits if isinstance(edit, LiftGuard)]
-    around = guard_patches(tree, guards, lifts) if guards or lifts else []
+    around, moved = guard_patches(tree, guards, lifts) if guards or lifts else ([], Moved())
+
+    def in_order(patches: Sequence[Patch]) -> list[Patch]:
+        return _in_order(layout, move_lines(tree, patches, moved) if moved.levels else patches)
 
     def placed(drops: Sequence[Statement], lines: Sequence[InsertStatements]) -> list[Patch]:
         # What is put in before a statement goes above the condition that comes to stand around it.
@@ -102,11 +105,11 @@ def _patches(tree: Tree, edits: Sequence[Edit]) -> list[Patch]:
     leaving = [edit.name for edit in edits if isinstance(edit, DropImport)]
     coming = [edit for edit in edits if isinstance(edit, AddImport)]
     if not leaving and not coming:
-        return _in_order(layout, [*expressions, *placed(dropped, inserts)])
+        return in_order([*expressions, *placed(dropped, inserts)])
 
     gone: dict[int, tuple[Statement, set[str]]] = {}
     if leaving and basename(layout.path.replace("\\", "/")) != "__init__.py":
-        interim = splice(layout.text, _in_order(layout, [*expressions, *placed(dropped, inserts)]))
+        interim = splice(layout.text, in_order([*expressions, *placed(dropped, inserts)]))
         try:
             module = parse(interim)
         except ValueError as error:
@@ -128,7 +131,7 @@ def _patches(tree: Tree, edits: Sequence[Edit]) -> list[Patch]:
     patches += placed([*dropped, *whole], [*inserts, *new_lines])
     if top:
         patches.append(Patch(Span(len(layout.text), len(layout.text)), top))
-    return _in_order(layout, patches)
+    return in_order(patches)
 
 
 # Statements

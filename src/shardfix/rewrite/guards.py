@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from shardfix.rewrite.blocks import Block, Statement, Tree, unit
+from shardfix.rewrite.blocks import Block, Statement, Tree, parse, unit
 from shardfix.rewrite.edits import GuardStatements, LiftGuard, Span
-from shardfix.rewrite.layout import Layout, is_directive
+from shardfix.rewrite.layout import NEWLINE, Layout, is_directive
 from shardfix.rewrite.patches import Patch
 
 
-def guard_patches(tree: Tree, guards: Sequence[GuardStatements], lifts: Sequence[LiftGuard]) -> list[Patch]:
-    """The patches that put statements under conditions and take conditions away.
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Lines that move in or out: by how many levels, and what one level is there."""
+
+    levels: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, str] = field(default_factory=dict)
+
+
+def guard_patches(
+    tree: Tree, guards: Sequence[GuardStatements], lifts: Sequence[LiftGuard]
+) -> tuple[list[Patch], Moved]:
+    """The patches that write conditions and take conditions away, and the lines that move with them.
 
     Raises:
         EditError: statements that share a line, or an ``if`` that has another branch.
     """
     layout = tree.layout
-    levels: dict[int, int] = {}
-    steps: dict[int, str] = {}
+    moved = Moved()
     patches: list[Patch] = []
     for lift in lifts:
         outer = tree.statement(lift.statement)
@@ -32,7 +42,7 @@ def guard_patches(tree: Tree, guards: Sequence[GuardStatements], lifts: Sequence
         beside = layout.comments_in(layout.starts[header[0]], _start(layout, header[1]))
         above = "".join(outer.block.indent + comment + newline for comment in beside if not is_directive(comment))
         patches.append(Patch(Span(layout.starts[header[0]], _start(layout, header[1])), above))
-        _shift(layout, range(header[1], _last(body) + 1), -1, _step(tree, outer, body), levels, steps)
+        _shift(layout, range(header[1], _last(body) + 1), -1, _step(tree, outer, body), moved)
     for guard in guards:
         first, last = tree.statement(guard.first), tree.statement(guard.last)
         block = first.block
@@ -41,25 +51,79 @@ def guard_patches(tree: Tree, guards: Sequence[GuardStatements], lifts: Sequence
         if any(block.is_joined(i) for i in range(first.index, last.index + 2)) or block.is_one_line:
             layout.fail(guard.first.start, "a statement that is to stand under a condition shares its line")
         top = _with_comments(layout, first)
-        _shift(layout, range(top, _below(layout, last)), 1, unit(layout, first), levels, steps)
+        _shift(layout, range(top, _below(layout, last)), 1, unit(layout, first), moved)
         lifted = any(_covers(lift.statement, first.span) for lift in lifts)
         margin = layout.indent(layout.line_of(first.span.start))
         if lifted:
             margin = margin.removesuffix(unit(layout, block.owner))
         header_line = f"{margin}if {guard.test}:{layout.newline(top)}"
         patches.append(Patch(Span(layout.starts[top], layout.starts[top]), header_line))
-    inside = _within_strings(tree)
-    for line, level in levels.items():
-        if not level or layout.is_blank(line) or line in inside:
+    return patches, moved
+
+
+def move_lines(tree: Tree, patches: Sequence[Patch], moved: Moved) -> list[Patch]:
+    """Patches with the lines that move: within new text as well as in what no patch touches.
+
+    Raises:
+        EditError: a line is not indented like the rest of its block.
+    """
+    layout = tree.layout
+    inside = _within_strings(tree.module, layout.text)
+    result: list[Patch] = []
+    written: set[int] = set()
+    for patch in patches:
+        if patch.span.start < patch.span.end:
+            written.update(_lines_begun(layout, patch.span))
+            patch = _moved_text(layout, patch, moved)
+        result.append(patch)
+    for line, level in moved.levels.items():
+        if not level or layout.is_blank(line) or line in inside or line in written:
             continue
-        start, step = layout.starts[line], steps[line]
+        start, step = layout.starts[line], moved.steps[line]
         if level > 0:
-            patches.append(Patch(Span(start, start), step * level))
+            result.append(Patch(Span(start, start), step * level))
             continue
         if not layout.line(line).startswith(step):
             layout.fail(start, "a line here is not indented like the rest of its block")
-        patches.append(Patch(Span(start, start + len(step)), ""))
-    return patches
+        result.append(Patch(Span(start, start + len(step)), ""))
+    return result
+
+
+def _lines_begun(layout: Layout, span: Span) -> range:
+    """The lines whose first character a stretch holds."""
+    first = layout.line_of(span.start)
+    return range(first + (layout.starts[first] < span.start), layout.line_of(span.end - 1) + 1)
+
+
+def _moved_text(layout: Layout, patch: Patch, moved: Moved) -> Patch:
+    """A patch whose new lines move as those do that it replaces."""
+    begun = _lines_begun(layout, patch.span)
+    whole = layout.starts[layout.line_of(patch.span.start)] == patch.span.start
+    line = layout.line_of(patch.span.start)
+    if whole:
+        line = next((n for n in reversed(begun) if not layout.is_blank(n)), line)
+    level = moved.levels.get(line, 0)
+    if not level or not patch.text:
+        return patch
+    step, inside = moved.steps[line], _text_lines(patch.text)
+    lines = patch.text.splitlines(keepends=True)
+    for number, text in enumerate(lines):
+        if number in inside or not text.strip() or not (number or whole):
+            continue
+        if level < 0 and not text.startswith(step):
+            layout.fail(patch.span.start, "a line here is not indented like the rest of its block")
+        lines[number] = step * level + text if level > 0 else text.removeprefix(step)
+    return Patch(patch.span, "".join(lines))
+
+
+def _text_lines(source: str) -> set[int]:
+    """The lines of an expression or a statement that begin inside of a text."""
+    for form in (f"({source}\n)", source):
+        try:
+            return _within_strings(parse(form), form)
+        except ValueError:
+            continue
+    return set()
 
 
 def lifted_patch(tree: Tree, lifts: Sequence[LiftGuard], patch: Patch) -> Patch:
@@ -133,20 +197,24 @@ def _step(tree: Tree, outer: Statement, body: Block) -> str:
     return body.indent.removeprefix(outer.block.indent) or unit(tree.layout, outer)
 
 
-def _shift(layout: Layout, lines: range, by: int, step: str, levels: dict[int, int], steps: dict[int, str]) -> None:
+def _shift(layout: Layout, lines: range, by: int, step: str, moved: Moved) -> None:
     for line in lines:
-        levels[line] = levels.get(line, 0) + by
-        if levels[line] and steps.setdefault(line, step) != step:
+        moved.levels[line] = moved.levels.get(line, 0) + by
+        if moved.levels[line] and moved.steps.setdefault(line, step) != step:
             layout.fail(layout.starts[line], "blocks here are indented in different ways")
 
 
-def _within_strings(tree: Tree) -> set[int]:
+def _within_strings(module: ast.Module, source: str) -> set[int]:
     """The lines that begin inside of a text, which must stay as they are; not those between texts that are joined."""
     found: set[int] = set()
-    for node in ast.walk(tree.module):
+    written: list[str] | None = None
+    for node in ast.walk(module):
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))):
             lines = range(node.lineno, node.end_lineno or node.lineno)
-            text = "".join(tree.layout.line(line) for line in (*lines, node.lineno - 1)) if lines else ""
+            if not lines:
+                continue
+            written = NEWLINE.split(source) if written is None else written
+            text = "\n".join(written[line] for line in (node.lineno - 1, *lines))
             if '"""' in text or "'''" in text or "\\\n" in text:
                 found.update(lines)
     return found

@@ -13,6 +13,7 @@ from shardfix.analysis.loops.effects import HERE, effects, kind_of, reads, sets
 from shardfix.analysis.loops.files import may_meet
 from shardfix.analysis.loops.single import of_one_process
 from shardfix.analysis.programs.processes import distributed_test, every_guard, is_main_test, is_not_main_test
+from shardfix.wording import numbered
 
 
 class Missing(Exception):
@@ -174,8 +175,8 @@ class Own:
                         continue
                     simple = isinstance(part, (ast.Assign, ast.AnnAssign, ast.Expr))
                     if not simple or getattr(part, "lineno", 0) > last or divided.in_loop(part):
-                        lines = ", ".join(sorted({str(s.lineno) for _, s in same}))
-                        close(call, f"it reads a file, and one process alone writes files (line {lines})")
+                        lines = numbered(s.lineno for _, s in same)
+                        close(call, f"it reads a file, and one process alone writes files ({lines})")
                     assert isinstance(part, ast.stmt)
                     divided.waited.append(part)
 
