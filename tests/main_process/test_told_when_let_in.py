@@ -49,7 +49,7 @@ def test_a_seed_that_every_rank_sets_from_now_on() -> None:
 
 def test_what_all_ranks_load_and_who_goes_first() -> None:
     told = change(LOADING[0].text).consequences
-    assert any(", once all are here: they must all see the same files" in line for line in told)
+    assert any(", once all are here: all of them must see the same files" in line for line in told)
     assert any("the main process goes first, and the others read the file it wrote" in line for line in told)
 
 
