@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import INIT_PROCESS_GROUP, arguments_of, last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.metrics.collation import collated, gives_lists
 from shardfix.analysis.metrics.literal_length import literal_length
@@ -17,6 +17,7 @@ from shardfix.analysis.metrics.single import understand_single
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.sites import Site
+from shardfix.proof.metrics.alone import may_be_alone
 from shardfix.proof.metrics.evaluated import Evaluated, evaluated
 from shardfix.proof.metrics.judge_standing import NOTHING
 from shardfix.proof.metrics.model import Evaluation, MetricRecipe
@@ -131,7 +132,7 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
         programs[-1],
         tuple(StandIn(text, value) for text, value in stand_ins.items()),
         tuple(weighted),
-        "optional" if _may_be_alone(site.module) else group_of(site, asked.versions[0][2].guarded),
+        "optional" if may_be_alone(site) else group_of(site, asked.versions[0][2].guarded),
         tuple(dict.fromkeys((*(a for one in made for a in one.assumed), *apart, *_files(asked)))),
         first.told,
         rows=rows,
@@ -187,12 +188,6 @@ def _files(asked: _Asked) -> list[str]:
     assert isinstance(use.node, ast.For)
     found = reread(site.module.home(use.node), use.node)
     return [f"no rank reads `{text_of(again.path)}` while another one writes it" for again in found]
-
-
-def _may_be_alone(module: Module) -> bool:
-    """Whether a process group is made under a condition: the program may run without one."""
-    made = [c for c in module.calls if INIT_PROCESS_GROUP in module.callee(c)]
-    return any(isinstance(outer, ast.If) for c in made for outer in module.around(c))
 
 
 def _build(sliced: Sliced) -> str:
