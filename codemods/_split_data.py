@@ -9,7 +9,7 @@ from shardfix.codemods._sharding import sampler_data
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.loaders.datasets import cut_in
+from shardfix.analysis.loaders.cuts import cut_in
 from shardfix.analysis.model import Evidence, Finding
 from shardfix.analysis.programs.processes import is_rank
 from shardfix.analysis.sites import Site

@@ -56,11 +56,6 @@ def rank_in(module: Module, dataset: ast.expr) -> tuple[Module, ast.AST] | None:
     return next(_ranks(_made_of(module, dataset)), None)
 
 
-def cut_in(module: Module, dataset: ast.expr) -> tuple[Module, ast.AST] | None:
-    """The expression by which a dataset, or the indices of a sampler, are surely cut by rank; None if none is seen."""
-    return next((found for found in _ranks(_made_of(module, dataset)) if is_cut(*found)), None)
-
-
 def class_cuts(module: Module, cls: ast.ClassDef) -> tuple[Module, ast.AST] | None:
     """The expression by which a sampler of the project takes its rank's share by itself, whatever it is made with."""
     methods = [m for name in _METHODS if (m := module.method(cls, name)) is not None]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.names import DATA_LOADER
-from shardfix.analysis.loaders.datasets import cut_in, rank_in
+from shardfix.analysis.loaders.cuts import cut_in
+from shardfix.analysis.loaders.datasets import rank_in
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.draws import draw_of, draws_in
 from shardfix.proof.recipes.regime import call, dotted, name
