@@ -10,6 +10,7 @@ from shardfix.analysis.answers import answers_for, lines_of, most_specific
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.comments import Comments, Keep, read_comments
+from shardfix.analysis.loaders.branches import conditions
 from shardfix.analysis.loaders.libraries import LIBRARIES
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
 from shardfix.analysis.programs.processes import main_process_guard
@@ -19,7 +20,7 @@ from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.codemods import RULES
 from shardfix.codemods._findings import refuse
-from shardfix.codemods._sharding import split_by_hand
+from shardfix.codemods._sharding import is_streaming, one_process, split_by_hand
 from shardfix.codemods._vendoring import imports_of_evaluation
 from shardfix.codemods.add_sanitizer import extend, standing
 from shardfix.result import Problem, Suppression
@@ -384,8 +385,8 @@ def _without_role(site: Site) -> Finding:
     """The refusal of a loader that nobody shards and whose role is not shown."""
     shown = site.shown_role
     note = shown.why
-    plain = site.kinds <= {"none"} and not site.batch_arms and split_by_hand(site) is None
-    if note.startswith("it serves") and plain:
+    plain = site.kinds <= {"none"} and not site.batch_arms and split_by_hand(site) is None and not is_streaming(site)
+    if note.startswith("it serves") and plain and not any(conditions(site.module, site.call)):
         note += "; as it is, training reads everything on each rank"
     return refuse(site, "SHD916", note=note, evidence=(*shown.evidence, *site.owner_evidence))
 
@@ -435,6 +436,9 @@ def _verdict(o: _Outcome) -> tuple[Verdict, str, list[Finding]]:
     if site.arguments.opaque:
         return "refused", REFUSALS["SHD903"].title, [_refusal(site, "SHD903", site.arguments.opaque)]
     if site.role == "unknown":
+        guard = one_process(site)
+        if guard is not None:
+            return "right", f"one process alone builds or reads it (line {guard.lineno}), so it reads everything", []
         finding = _without_role(site)
         return "refused", finding.message, [finding]
     return "refused", REFUSALS["SHD915"].title, [_refusal(site, "SHD915")]

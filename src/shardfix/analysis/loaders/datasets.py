@@ -14,6 +14,7 @@ from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import walk
+from shardfix.analysis.loaders.branches import apart, conditions
 from shardfix.analysis.programs.processes import (
     distributed_test,
     is_main_test,
@@ -140,7 +141,9 @@ def _children(step: _Step) -> Iterator[_Step]:
     for child in ast.iter_child_nodes(node):
         if isinstance(node, ast.Call) and child is not node.func and last_name(node.func) in _ELSEWHERE:
             continue
-        if isinstance(child, ast.keyword) and child.arg in _KEYWORDS:
+        if isinstance(child, ast.keyword) and (child.arg in _KEYWORDS or _names_a_place(step.module, node, child)):
+            continue
+        if isinstance(node, ast.Call) and node.args and child is node.args[0] and _loads_whole(step.module, node):
             continue
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Call):
             if last_name(child.value.func) in _LOGS:
@@ -152,6 +155,21 @@ def _children(step: _Step) -> Iterator[_Step]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in node.decorator_list:
             continue
         yield _Step(step.module, child, step.calls, step.inside)
+
+
+def _names_a_place(module: Module, call: ast.AST, given: ast.keyword) -> bool:
+    """``cache_dir=f"/tmp/{rank}"``, and the root of a dataset that is downloaded whole: where a rank keeps the samples,
+    not which."""
+    return given.arg == "cache_dir" or (
+        given.arg == "root" and isinstance(call, ast.Call) and _loads_whole(module, call)
+    )
+
+
+def _loads_whole(module: Module, call: ast.Call) -> bool:
+    """Whether a call is of one of torchvision's or torchaudio's datasets that download all their samples, and does."""
+    download = next((k.value for k in call.keywords if k.arg == "download"), None)
+    whole = download is not None and not (isinstance(download, ast.Constant) and not download.value)
+    return whole and any(q.startswith(("torchvision.datasets.", "torchaudio.datasets.")) for q in module.callee(call))
 
 
 def _asks_which(node: ast.expr) -> bool:
@@ -216,11 +234,28 @@ _STREAMS = ("webdataset.", "torchtext.datasets.")
 
 def is_stream(module: Module, dataset: ast.expr) -> bool:
     """Whether a dataset may be an IterableDataset: a class of the project or of torch, a dataset that is loaded with
-    ``streaming=True``, a WebDataset or an iterable data pipe; through names, factories and parameters."""
+    ``streaming=True``, a WebDataset or an iterable data pipe; through names, factories and parameters. Not what is made
+    in the other arm of a condition, nor where the loader is built for what is asked to be no IterableDataset."""
+    module = module.home(dataset)
+    if any(not holds and _asks_for_stream(module, test, dataset) for test, holds in conditions(module, dataset)):
+        return False
+
+    def sources(step: _Step) -> Iterator[_Step]:
+        return (s for s in _stream_sources(step) if not apart(s.module, s.node, dataset))
+
     return any(
         isinstance(step.node, ast.Call) and _streams(step.module, step.node)
-        for step in _walk(_Step(module, dataset, 0, False), _stream_sources)
+        for step in _walk(_Step(module, dataset, 0, False), sources)
     )
+
+
+def _asks_for_stream(module: Module, test: ast.expr, dataset: ast.expr) -> bool:
+    """``isinstance(dataset, IterableDataset)``."""
+    if not (isinstance(test, ast.Call) and last_name(test.func) == "isinstance" and len(test.args) == 2):
+        return False
+    named = [test.args[1], *getattr(test.args[1], "elts", [])]
+    asked = any(q.endswith("IterableDataset") for n in named for q in module.qualify(n))
+    return asked and ast.dump(test.args[0]) == ast.dump(dataset)
 
 
 def _stream_sources(step: _Step) -> Iterator[_Step]:
