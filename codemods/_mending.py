@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from shardfix.codemods._sharding import changes, dealt_tasks
@@ -22,7 +22,7 @@ from shardfix.analysis.metrics.ordering import by_order
 from shardfix.analysis.metrics.reread import reread
 from shardfix.analysis.metrics.single import takes_one, understand_single
 from shardfix.analysis.metrics.splits import drawn_anew
-from shardfix.analysis.metrics.summing import not_summed
+from shardfix.analysis.metrics.summing import summed
 from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.model import Evidence
@@ -122,11 +122,13 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
         if away is not None:
             doubts.append(f"line {_line(away.node)}: {away.why}")
         if site.evaluation.reduction is not None:
-            open_ = not_summed(module, metric) if metric.accumulators else None
-            if open_ is not None:
-                return Hindrance(open_.why, module.evidence(open_.node))
-            evidence += [module.evidence(a.write) for a in metric.accumulators]
-            continue
+            found = summed(module, metric, sharded="distributed" in site.kinds)
+            if found.why is not None and metric.accumulators:
+                return Hindrance(found.why.why, module.evidence(found.why.node))
+            evidence += [module.evidence(a.write) for a in found.combined]
+            if not found.alone:
+                continue
+            metric = replace(metric, accumulators=found.alone)
         later = reduced_later(
             module, metric.loop, [a.name for a in metric.accumulators], sharded="distributed" in site.kinds
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from shardfix.codemods._mending import EVALUATION, is_ours, other_loaders
@@ -15,6 +15,7 @@ from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.entries import is_number
+from shardfix.analysis.metrics.inside import has_part_of_others, made_of_other_ranks
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.metrics.values import Values
@@ -56,8 +57,8 @@ def own_means(site: Site) -> OwnMeans:
         metric = understand(site.module, use, site.flow, examples=False)
         if metric is None:
             continue
-        given = _gathered(module, metric.loop)
-        own = [a for a in metric.accumulators if not _made_of(module, a.write, given)]
+        given = made_of_other_ranks(module, metric.loop)
+        own = [a for a in metric.accumulators if not has_part_of_others(module, a.write, given)]
         left.update({a.name: a.write for a in own})
         sums = [] if guarded or _taken(module) else _averaged(module, metric, own)
         if not sums or not _all_come(site, module, use, metric.loop):
@@ -186,33 +187,6 @@ def _waits(module: Module, statement: ast.stmt) -> bool:
         return any(_waits(module, s) for s in statement.body)
     simple = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr))
     return simple and any(isinstance(n, ast.Call) and is_reduction(module, n) for n in ast.walk(statement))
-
-
-def _gathered(module: Module, loop: ast.For) -> set[str]:
-    """The names in a loop in which there may be something of other ranks."""
-    names: set[str] = set()
-    for _ in range(3):  # names of names of names
-        for s in (n for n in ast.walk(loop) if isinstance(n, ast.stmt) and n is not loop):
-            if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and _made_of(module, s.value, names):
-                targets = s.targets if isinstance(s, ast.Assign) else [s.target]
-                names |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-    return names
-
-
-def _made_of(module: Module, node: ast.AST | None, names: Collection[str]) -> bool:
-    """Whether other ranks may have a part in a node: it gathers, is handed on to a function that does, or reads it."""
-    for n in ast.walk(node) if node is not None else ():
-        if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load):
-            return True
-        if isinstance(n, ast.Call) and (is_reduction(module, n) or any(_reduces(module, n))):
-            return True
-    return False
-
-
-def _reduces(module: Module, call: ast.Call) -> Iterator[bool]:
-    for function in module.called_functions(call):
-        home = module.home(function)
-        yield any(isinstance(n, ast.Call) and is_reduction(home, n) for n in ast.walk(function))
 
 
 def _mentions(node: ast.AST, names: Collection[str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from shardfix.codemods._all_ranks import is_offered, offer
 from shardfix.codemods._findings import divided, lengths, refuse
+from shardfix.codemods._half_combined import half_combined
 from shardfix.codemods._mending import Hindrance, hindrance, mended
 from shardfix.codemods._sharding import shard
 
@@ -199,6 +200,9 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
             if why.endswith(OVERWRITTEN)
             else "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
         )
+    half = half_combined(site, evidence) if found.reduction is not None and site.answers.metric is None else None
+    if half is not None:
+        return half
     if site.own_shares:
         return None  # whether it repeats samples is not seen
     if all(a.constant("drop_last") is True for a in distributed):
@@ -393,7 +397,7 @@ RULE = Rule(
         "SHD302": "unsharded evaluation: every rank evaluates all samples",
         "SHD501": "evaluation in shuffled order",
         "SHD502": "padding counted in a reduced metric",
-        "SHD503": "sharded evaluation that is not reduced",
+        "SHD503": "sharded evaluation that is not reduced, or only in part",
         "SHD505": "one rank evaluates and reads its share only",
     },
     tier="safe",

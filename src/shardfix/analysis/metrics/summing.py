@@ -4,28 +4,67 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.metrics.inside import has_part_of_others, made_of_other_ranks
 from shardfix.analysis.metrics.model import Accumulator, Metric, Obstacle
+from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.programs.processes import distributed_test
 
 _ALL_REDUCE = "torch.distributed.all_reduce"
 _MAKES = frozenset({"tensor", "as_tensor", "Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "stack"})
 
 
-def not_summed(module: Module, metric: Metric) -> Obstacle | None:
-    """Why what a loop gathers is not seen to be summed over all ranks before anything else reads it."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Summed:
+    """Who sums over the ranks what a loop gathers.
+
+    Args:
+        alone: what nothing is seen to combine, so that each rank has that of its own share.
+        combined: what the program combines, in whatever way.
+        why: why the program's own sums are not those of one process; None where they are.
+    """
+
+    alone: tuple[Accumulator, ...] = ()
+    combined: tuple[Accumulator, ...] = ()
+    why: Obstacle | None = None
+
+
+def summed(module: Module, metric: Metric, *, sharded: bool) -> Summed:
+    """Which of what a loop gathers the program sums over all ranks, before anything else reads it.
+
+    Args:
+        sharded: whether the program shards the evaluation already, so that its own reduction may be out of sight.
+    """
+    alone: list[Accumulator] = []
+    combined: list[Accumulator] = []
+    why: Obstacle | None = None
+    within = made_of_other_ranks(module, metric.loop)
     for accumulator in metric.accumulators:
-        if accumulator.kind not in ("sum", "steps") or accumulator.why:
-            return Obstacle(accumulator.write, accumulator.why or f"`{accumulator.name}` is no sum over samples")
-        reads = list(_reads(module, metric, accumulator))
-        first = reads[0] if reads else None
-        if first is None or not (_is_summed(module, metric, first) or _through(module, metric, reads)):
-            place = accumulator.write if first is None else module.statement(first)
-            return Obstacle(place, f"`{accumulator.name}` is read before it is summed over the ranks")
+        open_ = _not_summed(module, metric, accumulator)
+        inside = accumulator.name.partition(".")[0] in within or has_part_of_others(module, accumulator.write, within)
+        if open_ is not None and not inside:
+            if reduced_later(module, metric.loop, [accumulator.name], sharded=sharded) is None:
+                alone.append(accumulator)
+                continue
+        combined.append(accumulator)
+        why = why or open_
     if metric.steps:
-        return Obstacle(metric.steps[0], "it divides by the number of batches")
+        why = why or Obstacle(metric.steps[0], "it divides by the number of batches")
+    return Summed(tuple(alone), tuple(combined), why)
+
+
+def _not_summed(module: Module, metric: Metric, accumulator: Accumulator) -> Obstacle | None:
+    """Why one sum is not seen to be summed over all ranks before anything else reads it."""
+    if accumulator.kind not in ("sum", "steps") or accumulator.why:
+        return Obstacle(accumulator.write, accumulator.why or f"`{accumulator.name}` is no sum over samples")
+    reads = list(_reads(module, metric, accumulator))
+    first = reads[0] if reads else None
+    if first is None or not (_is_summed(module, metric, first) or _through(module, metric, reads)):
+        place = accumulator.write if first is None else module.statement(first)
+        return Obstacle(place, f"`{accumulator.name}` is read before it is summed over the ranks")
     return None
 
 
@@ -83,4 +122,4 @@ def _through(module: Module, metric: Metric, reads: list[ast.expr]) -> bool:
     return bool(readers) and _is_summed(module, metric, readers[0])
 
 
-__all__ = ["not_summed"]
+__all__ = ["Summed", "summed"]
