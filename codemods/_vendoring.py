@@ -8,6 +8,7 @@ from dataclasses import replace
 from shardfix.codemods._mending import EVALUATION, is_ours
 from shardfix.codemods.add_sanitizer import import_form, is_own
 
+from shardfix.analysis.code.old_names import is_old
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.model import Change, Options
 from shardfix.rewrite.edits import AddImport, CreateFile, Edit
@@ -17,7 +18,7 @@ def imports_of_evaluation(
     change: Change, project: Project, files: frozenset[str], options: Options, content: str
 ) -> Change | None:
     """A change whose imports from the evaluation's file are in the form of its project, with that file; None where
-    nothing shows how a module of it is imported.
+    nothing shows how a module of it is imported, or a module is one of Python up to 3.6.
 
     Args:
         files: project-relative paths of the project's Python files.
@@ -33,6 +34,8 @@ def imports_of_evaluation(
         bound = module.bindings.exit_of(module.tree).get(edit.name, frozenset())
         if any(d.kind == "import" and is_ours(d.module) for d in bound):
             continue
+        if is_old(module.text):
+            return None
         if options.sanitizer_from == "package":
             edits.append(replace(edit, module="shardfix.evaluation"))
             continue

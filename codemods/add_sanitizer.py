@@ -10,6 +10,7 @@ from functools import partial
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.old_names import is_old
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.code.spelling import below_imports
 from shardfix.analysis.model import Change, Location, Options
@@ -24,6 +25,8 @@ _NOT_CHECKED = (
     "no run-time check is put in: nothing shows whether the program is started by its path or with python -m, and each "
     "needs another import (--sanitizer-from package imports it from an installed shardfix)"
 )
+OLD = "in this file `async` is a name, as in Python up to 3.6, and the file that does it needs Python 3.7"
+_TOO_OLD = f"no run-time check is put in: {OLD} (write `non_blocking=` for `async=`)"
 
 
 def import_form(
@@ -166,6 +169,8 @@ def _imported(
     module: Module, project: Project, files: frozenset[str], options: Options, vendored: str
 ) -> list[Edit] | None:
     """The edits by which a file gets the check under its name; None where it can't be had."""
+    if is_old(module.text):
+        return None
     known = module.bindings.exit_of(module.tree).get("sanitize", frozenset())
     if any(d.kind == "import" and d.module.endswith((f"{VENDORED}.sanitize", "shardfix.sanitize")) for d in known):
         return []
@@ -208,8 +213,10 @@ def extend(
             unknown = options.sanitizer_from == "vendor" and any(
                 site.owner in _OWNERS and import_form(project, site.module, files) is None for site in checked
             )
-            if unknown:
-                change = replace(change, consequences=(*change.consequences, _NOT_CHECKED))
+            old = any(is_old(site.module.text) for site in checked)
+            if unknown or old:
+                why = _TOO_OLD if old else _NOT_CHECKED
+                change = replace(change, consequences=(*change.consequences, why))
         if extra:
             # The check looks at the loader as it is built, before one without the padding takes its place.
             before = change.codemod == "reduce_eval_metrics"

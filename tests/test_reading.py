@@ -334,3 +334,22 @@ def test_what_an_evaluation_gives_its_numbers_to_is_read(
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(content)
     assert set(read_project([], load(tmp_path)).project.modules) == {"train.py", *files}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{% if cookiecutter.with_trainer %}", "a template"),
+        ("{{cookiecutter.upper}}_MAP = {", "a template"),
+        ("class {{ name }}(DataLoader):", "a template"),
+        ('{%- if kind == "full" %}', "a template"),
+        ('x = ("{% if a %}"', ""),
+        ("x = ( # {{name}}", ""),
+        ("x = ({{1: 2}: 3}", ""),
+    ],
+)
+def test_a_file_that_does_not_parse_for_a_templates_tag_is_no_error(tmp_path: Path, line: str, reason: str) -> None:
+    (tmp_path / "train.py").write_text(f"from torch.utils.data import DataLoader\n{line}\n")
+    result = engine.scan([tmp_path], config=load(tmp_path))
+    assert dict(result.skipped) == ({"train.py": reason} if reason else {})
+    assert bool(result.problems) == (not reason)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from shardfix.analysis.answers import answers_for, lines_of, most_specific
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.old_names import is_old
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.comments import Comments, Keep, read_comments
 from shardfix.analysis.loaders.branches import conditions
@@ -22,7 +23,7 @@ from shardfix.codemods import RULES
 from shardfix.codemods._findings import refuse
 from shardfix.codemods._sharding import is_streaming, one_process, split_by_hand
 from shardfix.codemods._vendoring import imports_of_evaluation
-from shardfix.codemods.add_sanitizer import extend, standing
+from shardfix.codemods.add_sanitizer import OLD, extend, standing
 from shardfix.result import Problem, Suppression
 from shardfix.vendored import Vendored
 
@@ -47,6 +48,7 @@ _NOT_IMPORTED = (
     "it could be reduced, but nothing shows whether the program is started by its path or with python -m, and each "
     "needs another import of what reduces (--sanitizer-from package imports it from an installed shardfix)"
 )
+_TOO_OLD = f"it could be reduced, but {OLD}: write `non_blocking=` for `async=` first"
 _REASON_TEST = "a test may need its loader just as it is"
 
 
@@ -166,8 +168,10 @@ def _imported(
 ) -> Change | None:
     """A change with what it imports; None, its sites refused, where that can't be had."""
     made = imports_of_evaluation(change, project, files, options, vendored.evaluation)
+    old = any(is_old(project.modules[e.path].text) for e in change.edits if e.path in project.modules)
     for location in change.sites if made is None else ():
-        outcomes[location].findings.append(_refusal(outcomes[location].site, "SHD904", _NOT_IMPORTED))
+        why = _TOO_OLD if old else _NOT_IMPORTED
+        outcomes[location].findings.append(_refusal(outcomes[location].site, "SHD904", why))
     return made
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardfix.analysis.code.module import Module, ParseFailure, parse
+from shardfix.analysis.code.old_names import readable
 from shardfix.analysis.code.project import Project, link
 from shardfix.analysis.loaders.beyond import Beyond, beyond, constructions, imports
 from shardfix.analysis.model import Evidence, Location, Options
@@ -19,6 +20,8 @@ from shardfix.sources.discover import discover
 from shardfix.sources.installed import installed
 from shardfix.sources.launches import read_launches
 from shardfix.sources.prefilter import mentions, read
+from shardfix.sources.templates import REASON as TEMPLATE
+from shardfix.sources.templates import breaks_at_tag
 from shardfix.sources.text import SourceError, SourceText, decode
 
 # A file that holds none of these makes no loader and starts no program that owns one. Project classes that derive
@@ -103,6 +106,7 @@ def read_project(paths: Sequence[Path], config: Config, python: str | None = Non
     texts: dict[str, SourceText] = {}
     modules: dict[str, Module] = {}
     problems: list[Problem] = []
+    templates: list[tuple[str, str]] = []
     words: dict[str, frozenset[bytes]] = {}  # of the imports of the files that are not parsed
 
     def take(wanted: Mapping[str, Path], needles: Sequence[bytes], quiet: bool = False) -> None:
@@ -112,14 +116,17 @@ def read_project(paths: Sequence[Path], config: Config, python: str | None = Non
                 if content is None or _MARK in content[:400]:
                     continue
                 text = decode(content, path)
-                modules[path] = parse(path, text.text)
+                text, modules[path] = _parsed(path, text)
             except SourceError as error:
                 if path in chosen and not quiet:
                     problems.append(Problem(path, str(error).removeprefix(f"{path}: ").removeprefix(path)))
                 continue
             except ParseFailure as failure:
                 if path in chosen and not quiet:
-                    problems.append(Problem(str(failure.location), failure.reason))
+                    if breaks_at_tag(text.text, failure.location.line):
+                        templates.append((path, TEMPLATE))
+                    else:
+                        problems.append(Problem(str(failure.location), failure.reason, failure.remedy))
                 continue
             data[path], texts[path] = content, text
 
@@ -167,9 +174,25 @@ def read_project(paths: Sequence[Path], config: Config, python: str | None = Non
             launches=read_launches(root, files),
         ),
         tuple(problems),
-        (*skipped, *notes),
+        (*skipped, *templates, *notes),
         len(chosen),
     )
+
+
+def _parsed(path: str, text: SourceText) -> tuple[SourceText, Module]:
+    """A file's module, with its text as it was parsed.
+
+    Raises:
+        ParseFailure: no Python that is known could.
+    """
+    try:
+        return text, parse(path, text.text)
+    except ParseFailure:
+        old = readable(text.text)
+        if old is None:
+            raise
+    text = replace(text, text=old)
+    return text, parse(path, text.text)
 
 
 def old_accelerate(root: Path) -> Evidence | None:

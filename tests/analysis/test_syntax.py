@@ -26,8 +26,8 @@ def failure(text: str) -> tuple[str, str]:
             "not parsed: Python 2 syntax (",
             id="its except",
         ),
-        pytest.param("x = 1\n%matplotlib inline\n", "train.py:2:1", "not parsed: IPython magic;", id="a magic"),
-        pytest.param("x = 1\n!pip install torch\n", "train.py:2:1", "not parsed: IPython magic;", id="a shell line"),
+        pytest.param("x = 1\n%matplotlib inline\n", "train.py:2:1", "not parsed: IPython magic", id="a magic"),
+        pytest.param("x = 1\n!pip install torch\n", "train.py:2:1", "not parsed: IPython magic", id="a shell line"),
         pytest.param("x = 1\ny = (\n", "train.py:2:5", "not parsed by Python ", id="a bracket left open"),
     ],
 )
@@ -40,18 +40,22 @@ def test_where_and_why(text: str, place: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("line", "what", "version"),
     [
-        ("type X = int", "a type statement", (3, 12)),
-        ("def f[T](x: T): pass", "type parameters", (3, 12)),
-        ("x = t'{a}'", "a t-string", (3, 14)),
+        ("type X = int", "a type statement needs", (3, 12)),
+        ("def f[T](x: T): pass", "type parameters need", (3, 12)),
+        ("x = t'{a}'", "a t-string needs", (3, 14)),
     ],
 )
 def test_newer_syntax_names_the_version_that_reads_it(line: str, what: str, version: tuple[int, int]) -> None:
     error = SyntaxError("invalid syntax", ("train.py", 1, 1, line))
     running, needed = f"{sys.version_info[0]}.{sys.version_info[1]}", f"{version[0]}.{version[1]}"
+    leave = "leave the file out by `exclude` in [tool.shardfix]"
     expected = (
-        f"not parsed: {what} needs Python {needed}, shardfix runs on {running}"
+        (
+            f"not parsed: {what} Python {needed}, shardfix runs on {running}",
+            f"run shardfix by Python {needed} or later, or {leave}",
+        )
         if sys.version_info < version
-        else f"not parsed by Python {running}: invalid syntax"
+        else (f"not parsed by Python {running}: invalid syntax", f"correct it, or {leave}")
     )
     assert explain_syntax_error(line, error) == expected
 

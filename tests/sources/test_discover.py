@@ -150,8 +150,22 @@ def test_a_notebook_with_loaders_is_counted(tree: Path) -> None:
     (tree / "stub.pyi").touch()
     found = discover([tree], root=tree)
     assert names(found, tree) == OWN
-    assert skipped(found, tree)["train.ipynb"] == "notebook: not read"
+    assert (
+        skipped(found, tree)["train.ipynb"] == "a notebook: `jupyter nbconvert --to script` makes a file that is read"
+    )
     assert "plot.ipynb" not in skipped(found, tree)
+
+
+def test_what_a_template_engine_fills_in_is_told_and_not_read(tree: Path) -> None:
+    (tree / "{{cookiecutter.name}}").mkdir()
+    (tree / "{{cookiecutter.name}}" / "train.py").touch()
+    (tree / "run_{{name}}.py").touch()
+    (tree / "{%if a%}x{%endif%}.py").touch()
+    (tree / "{name}.py").touch()
+    found = discover([tree], root=tree)
+    assert names(found, tree) == sorted([*OWN, "{name}.py"])
+    said = {name: reason for name, reason in skipped(found, tree).items() if "{" in name}
+    assert said == dict.fromkeys(("run_{{name}}.py", "{%if a%}x{%endif%}.py", "{{cookiecutter.name}}"), "a template")
 
 
 def test_odd_names_are_found(tree: Path) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardfix.sources import ignore
+from shardfix.sources import ignore, templates
 from shardfix.sources.git import git, repository
 from shardfix.sources.text import SourceError
 
 _SOURCE = ".py"
 _NOTEBOOK = ".ipynb"
 _ENVIRONMENT = "virtual environment"
+_IS_NOTEBOOK = "a notebook: `jupyter nbconvert --to script` makes a file that is read"
 # Folders that hold no code of the project, whatever the ignore files say. No reason: not worth a word.
 _FOLDERS = {
     ".git": "",
@@ -162,6 +163,8 @@ class _Search:
                 self.links[path] = top
         elif self.excluded(path):
             self.skipped[path] = "excluded by configuration"
+        elif templates.named_so(os.path.basename(path)):
+            self.skipped[path] = templates.REASON
         elif path.endswith(_NOTEBOOK):
             self.notebook(path)
         elif stat.S_ISREG(mode):
@@ -193,7 +196,9 @@ class _Search:
             return "symbolic link to a folder: not followed"
         if os.path.lexists(os.path.join(folder, "pyvenv.cfg")) or os.path.isdir(os.path.join(folder, "conda-meta")):
             return _ENVIRONMENT
-        return "excluded by configuration" if self.excluded(folder, True) else None
+        if self.excluded(folder, True):
+            return "excluded by configuration"
+        return templates.REASON if templates.named_so(os.path.basename(folder)) else None
 
     def excluded(self, path: str, is_folder: bool = False) -> bool:
         if not self.exclude or not _within(path, self.root):
@@ -206,7 +211,7 @@ class _Search:
         try:
             with open(path, "rb") as file:
                 if b"DataLoader" in file.read():
-                    self.skipped[path] = "notebook: not read"
+                    self.skipped[path] = _IS_NOTEBOOK
         except OSError as error:
             self.skipped[path] = f"cannot be read: {error.strerror}"
 

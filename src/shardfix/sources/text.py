@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from os import PathLike, fspath
 
+from shardfix.analysis.code.old_names import as_written
+
 _NEWLINE = re.compile(r"\r\n?|\n")
 _BYTE_NEWLINE = re.compile(rb"\r\n?|\n")
 # PEP 263. Only blanks and a comment may stand before a cookie on the second line.
@@ -47,7 +49,10 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A source file's text with its newlines untouched, and what is needed to write it back byte for byte."""
+    """A source file's text with its newlines untouched, and what is needed to write it back byte for byte.
+
+    A name that is a keyword since Python 3.7 may stand in ``text`` in the form that ``old_names`` makes readable.
+    """
 
     text: str
     encoding: str
@@ -58,7 +63,7 @@ class SourceText:
 
         Raises UnicodeEncodeError when the text has come to hold a character that the file's encoding lacks.
         """
-        data = self.text.encode(self.encoding)
+        data = as_written(self.text).encode(self.encoding)
         return codecs.BOM_UTF8 + data if self.bom else data
 
 

@@ -37,10 +37,10 @@ _DEPTH = 8  # how many assignments a name is followed back
 class ParseFailure(Exception):
     """The file is not Python that the running interpreter can parse."""
 
-    def __init__(self, location: Location, reason: str) -> None:
+    def __init__(self, location: Location, reason: str, remedy: str = "") -> None:
         super().__init__(f"{location}: {reason}")
         self.location = location
-        self.reason = reason
+        self.reason, self.remedy = reason, remedy
 
 
 @dataclass(eq=False)
@@ -384,7 +384,7 @@ def parse(path: str, text: str) -> Module:
             tree = ast.parse(text)
         except SyntaxError as error:
             line, column = error.lineno or 1, error.offset or 1
-            raise ParseFailure(Location(path, line, max(column, 1)), explain_syntax_error(text, error)) from None
+            raise ParseFailure(Location(path, line, max(column, 1)), *explain_syntax_error(text, error)) from None
         except (RecursionError, MemoryError, ValueError) as error:
             raise ParseFailure(Location(path, 1, 1), f"cannot be parsed ({type(error).__name__}: {error})") from None
     calls: list[ast.Call] = []

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from typing import cast
 
+from shardfix.analysis.code.old_names import as_written
 from shardfix.analysis.code.tree import home
 from shardfix.analysis.model import Location
 from shardfix.rewrite.edits import Span
@@ -74,7 +75,7 @@ class SourceMap:
     def line_text(self, line: int) -> str:
         """The text of a 1-based line, without its newline, stripped."""
         end = self.starts[line] if line < len(self.starts) else len(self.text)
-        return self.text[self.starts[line - 1] : end].strip()
+        return as_written(self.text[self.starts[line - 1] : end].strip())
 
 
 _Placed = ast.expr | ast.stmt | ast.keyword | ast.arg | ast.alias | ast.excepthandler
