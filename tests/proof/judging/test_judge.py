@@ -238,6 +238,23 @@ def test_an_eval_that_shuffled_is_proven_once_it_reads_in_order() -> None:
     assert (proof.verdict, proof.conditions["epochs"][:6]) == ("refuted", "failed")
 
 
+def test_an_eval_that_one_process_shuffles_as_before_is_proven_by_what_the_ranks_read() -> None:
+    """``RandomSampler(d) if local_rank == -1 else DistributedSampler(d)``: the edit is in the ranks' arm."""
+    alone = [run for run in observed("after", everything_shuffled, SHUFFLED) if run.world == 1]
+    ranks = [run for run in observed("after", share, ORDERED) if run.world > 1]
+    before = [
+        *(replace(run, variant="before") for run in alone),
+        *(run for run in observed("before", share_frozen, SHUFFLED) if run.world > 1),
+    ]
+    asked = recipe(expect="shuffled-eval", role="eval")
+    assert judge(asked, [*before, *ranks, *alone]).verdict == "proven"
+
+    in_order = observed("before", everything, ORDERED)  # one process did not shuffle
+    before = [*(run for run in in_order if run.world == 1), *(run for run in before if run.world > 1)]
+    proof = judge(asked, [*before, *ranks, *alone])
+    assert (proof.verdict, proof.cause) == ("refuted", "shuffled-eval")
+
+
 def test_a_fault_that_the_original_does_not_show_is_not_proven() -> None:
     proof = judge(recipe(), [*observed("before", share, ORDERED), *observed("after", share, ORDERED)])
     assert proof.verdict == "unproven"

@@ -95,8 +95,8 @@ def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
         reference = reference_for(recipe, runs, setting)
         condition_of = (lambda fault: fault.condition) if not runs.settings else (lambda fault: "one process")
         for fault in wrong(recipe, after, reference):
-            if fault.code == "shuffled-eval" and leaves_padding_out(recipe):
-                continue  # one process shuffles as it did
+            if fault.code == "shuffled-eval" and shuffles_as_it_did(recipe, runs, before, after):
+                continue
             doubt = doubt_of(recipe, runs, setting, fault)
             if doubt:
                 ledger.leave_open(condition_of(fault), f"{place(setting)}{fault.text}; {doubt}")
@@ -108,6 +108,14 @@ def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
             compare_alone(recipe, ledger, setting, before, after, reference)
     if not runs.alone_settings:
         ledger.leave_open("one process", "it was not run in one process")
+
+
+def shuffles_as_it_did(recipe: Recipe, runs: Runs, before: Observation | None, after: Observation) -> bool:
+    """Whether one process reads an evaluation in an order of chance as it did before, and only the ranks' is changed."""
+    if leaves_padding_out(recipe):
+        return True
+    both = before is not None and before.declared.shuffled is True and after.declared.shuffled is True
+    return recipe.expect == "shuffled-eval" and both and bool(runs.settings)
 
 
 def compare_alone(
