@@ -111,7 +111,7 @@ def judge_one_process(recipe: Recipe, runs: Runs, ledger: Ledger) -> None:
 
 
 def shuffles_as_it_did(recipe: Recipe, runs: Runs, before: Observation | None, after: Observation) -> bool:
-    """Whether one process reads an evaluation in an order of chance as it did before, and only the ranks' is changed."""
+    """Whether one process reads an evaluation at random as it did before, and only the ranks' order is changed."""
     if leaves_padding_out(recipe):
         return True
     both = before is not None and before.declared.shuffled is True and after.declared.shuffled is True
