@@ -15,6 +15,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.accumulation import accumulated, left_early, same_source
+from shardfix.analysis.loops.duplicates import merged_by_sample
 from shardfix.analysis.loops.learning import does, evaluates
 from shardfix.analysis.metrics.reread import OVERWRITTEN
 from shardfix.analysis.metrics.twice import reduced_later
@@ -207,7 +208,7 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         return None  # whether it repeats samples is not seen
     if all(a.constant("drop_last") is True for a in distributed):
         return None  # nothing is repeated; up to W-1 samples are left out
-    if site.answered("metric", "exact"):
+    if site.answered("metric", "exact") or merged_by_sample(site.module, loops) is not None:
         return None
     why, where = hindrance(site)
     return Finding(

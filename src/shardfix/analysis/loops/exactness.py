@@ -29,7 +29,7 @@ from shardfix.analysis.model import Evidence
 _INDEX = re.compile(
     r"((sample|example|data|dataset|item|row|batch|img|image)_?)?(idx|idxs|inds|index|indices|indexes|ids)\d?"
 )
-_GATHERS = frozenset({"all_gather", "gather", "all_gather_object", "all_gather_into_tensor", "gather_object"})
+GATHERS = frozenset({"all_gather", "gather", "all_gather_object", "all_gather_into_tensor", "gather_object"})
 _PASSES = frozenset({"to", "cuda", "cpu", "long", "int", "view", "reshape", "flatten", "squeeze", "numpy", "tolist"})
 _CASTS = _PASSES | {
     "float",
@@ -185,7 +185,7 @@ def _by_place(
     inputs: set[str] = set()
     indexes: set[str] = set()  # the outputs of gathered sample indexes
     for call in calls:
-        if last_name(call.func) not in _GATHERS:
+        if last_name(call.func) not in GATHERS:
             continue
         given = call.args[1] if len(call.args) > 1 else call.args[0] if call.args else call
         made = {root_of(call.args[0])} if len(call.args) > 1 else set()
@@ -198,9 +198,9 @@ def _by_place(
             indexes |= made
     if not outputs:
         return None
-    missed = {name for name in kept if not _derived(body, {name}) & inputs}  # one rank's share, not gathered
-    gathered = _derived(body, outputs - {""})
-    placed = _derived(body, indexes - {""})
+    missed = {name for name in kept if not derived(body, {name}) & inputs}  # one rank's share, not gathered
+    gathered = derived(body, outputs - {""})
+    placed = derived(body, indexes - {""})
     for call in calls:
         if last_name(call.func) in PLACES and isinstance(call.func, ast.Attribute) and len(call.args) <= 3:
             names = {n.id for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)} & gathered
@@ -230,14 +230,14 @@ def _cuts(
     laid = _laid_in_turn(body, gathered)
     inside = any(n in laid for n in ast.walk(node.value))
     names = {root_of(t) for n in laid for t in getattr(module.statement(n), "targets", ())} - {""}
-    return inside or mentions(node.value, _derived(body, names))
+    return inside or mentions(node.value, derived(body, names))
 
 
 def _read_uncut(module: Module, body: list[ast.stmt], cuts: list[ast.AST], names: set[str]) -> bool:
     """Whether results are read behind the cut that were not cut."""
     statements = [module.statement(n) for n in cuts]
     first = min(s.lineno for s in statements)
-    cut = _derived(body, {root_of(t) for s in statements for t in getattr(s, "targets", ())} - {""})
+    cut = derived(body, {root_of(t) for s in statements for t in getattr(s, "targets", ())} - {""})
     inside = {n for c in cuts for n in ast.walk(c)}
     return any(
         isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.lineno >= first
@@ -247,7 +247,7 @@ def _read_uncut(module: Module, body: list[ast.stmt], cuts: list[ast.AST], names
     )
 
 
-def _derived(body: list[ast.stmt], names: set[str]) -> set[str]:
+def derived(body: list[ast.stmt], names: set[str]) -> set[str]:
     """The names whose values are made of some names' values, these included."""
     found = set(names)
     while True:
