@@ -337,6 +337,29 @@ def test_a_test_s_own_loader_is_refused_unless_unsafe(tmp_path: Path, path: str)
     ]
 
 
+_RUN = 'if __name__ == "__main__":\n    print(loader)\n'
+_TEST = "def test_it():\n    assert loader\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "code"),
+    [
+        ("scripts/test_net.py", REDUNDANT + _RUN, "SHD101"),
+        ("tools/net_test.py", REDUNDANT + _RUN, "SHD101"),
+        ("scripts/test_net.py", REDUNDANT + _TEST + _RUN, "SHD927"),
+        ("scripts/test_net.py", "import pytest\n" + REDUNDANT + _RUN, "SHD927"),
+        ("scripts/test_net.py", REDUNDANT, "SHD927"),
+        ("tests/test_net.py", REDUNDANT + _RUN, "SHD927"),
+    ],
+    ids=["a program", "named at its end", "it has a test", "it asks pytest", "it is not run", "it stands with tests"],
+)
+def test_a_program_that_is_called_a_test_is_one_only_if_it_has_a_test(
+    tmp_path: Path, path: str, text: str, code: str
+) -> None:
+    result = run(project(tmp_path, {path: text}))
+    assert [*findings(result), *(c for change in result.changes for c in change.codes)] == [code]
+
+
 def test_cosmetic_changes_can_be_left_out(tmp_path: Path) -> None:
     root = project(tmp_path, {"train.py": SINGLE})
     assert codes(run(root)) == ["SHD103"]

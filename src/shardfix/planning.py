@@ -15,8 +15,8 @@ from shardfix.analysis.loaders.branches import conditions
 from shardfix.analysis.loaders.libraries import LIBRARIES
 from shardfix.analysis.model import Change, Finding, Location, Options, SiteReport, Verdict
 from shardfix.analysis.programs.processes import main_process_guard
-from shardfix.analysis.programs.programs import is_test
 from shardfix.analysis.programs.regimes import ProgramRegimes, program_regimes
+from shardfix.analysis.programs.unit_tests import of_a_suite
 from shardfix.analysis.refusals import REFUSALS
 from shardfix.analysis.sites import Site, find_sites, loader_subclasses
 from shardfix.codemods import RULES
@@ -291,7 +291,7 @@ def _planned(
                     found = Finding(change.codes[0], location, message, change.evidence, remedy)
                     outcomes[location].findings.append(found)
                 continue
-            if change.tier == "safe" and is_test(module.path):
+            if change.tier == "safe" and of_a_suite(module):
                 if not options.unsafe:
                     for location in change.sites:
                         site = outcomes[location].site

@@ -12,8 +12,7 @@ from shardfix.analysis.code.project import Project
 from shardfix.analysis.model import Launch
 from shardfix.analysis.programs.pieces import Pieces, asks_for_main
 from shardfix.analysis.programs.spreading import spread
-
-_TESTS = frozenset({"tests", "test", "testing"})
+from shardfix.analysis.programs.unit_tests import of_a_suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +71,6 @@ def find_programs(project: Project, launches: Sequence[Launch] = ()) -> Programs
     return Programs(programs, graph.of_node, graph.bodies, masks, tests)
 
 
-def is_test(path: str) -> bool:
-    """Whether a file belongs to a test suite, by its name or folder."""
-    *folders, name = path.split("/")
-    return name.startswith("test_") or name.endswith("_test.py") or not _TESTS.isdisjoint(folders)
-
-
 # -- entries ---------------------------------------------------------------------------------------------------------
 
 
@@ -89,8 +82,8 @@ def _entries(project: Project, launches: Sequence[Launch]) -> Iterator[Program]:
         mine = tuple(named.get(path, ()))
         runs = _main_guard(module) is not None or path.endswith("/__main__.py")
         if mine or runs or (not project.importers.get(path) and _acts(module)):
-            yield Program(path, "test" if is_test(path) and not any(m.several for m in mine) else "script", mine)
-        elif is_test(path):
+            yield Program(path, "test" if of_a_suite(module) and not any(m.several for m in mine) else "script", mine)
+        elif of_a_suite(module):
             yield Program(path, "test")
 
 
@@ -129,4 +122,4 @@ def _starts(graph: Pieces, module: Module, program: Program) -> set[int]:
     return found
 
 
-__all__ = ["Program", "Programs", "find_programs", "is_test"]
+__all__ = ["Program", "Programs", "find_programs"]

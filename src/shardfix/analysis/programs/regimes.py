@@ -14,7 +14,8 @@ from shardfix.analysis.code.project import Project
 from shardfix.analysis.model import Evidence, Launch, Owner
 from shardfix.analysis.programs.accelerators import is_accelerator, is_hf_trainer, is_prepare
 from shardfix.analysis.programs.processes import distributed_test
-from shardfix.analysis.programs.programs import Programs, find_programs, is_test
+from shardfix.analysis.programs.programs import Programs, find_programs
+from shardfix.analysis.programs.unit_tests import is_test_path
 
 _LIGHTNING = ("pytorch_lightning.", "lightning.pytorch.", "lightning.")
 _LIGHTNING_CLASSES = ("LightningModule", "LightningDataModule")
@@ -339,19 +340,21 @@ def regime_of(regimes: ProgramRegimes, module: Module, node: ast.AST) -> Ruling:
         # It says so itself. A DistributedSampler says so to programs of one process, not to those of a framework.
         if any(r.what != "sampler" for r in here) or ruled.keys() <= {"ddp", "single"}:
             return Ruling(tuple(here))
-    return _disagreeing(regimes.project, ruled)
+    return _disagreeing(regimes.project, ruled, programs.is_uncalled(home, node))
 
 
-def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int]) -> Ruling:
+def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int], uncalled: bool) -> Ruling:
     words: list[str] = []
     evidence: list[Evidence] = []
     for owner, mask in list(ruled.items())[:3]:
         program = next(project.programs.chosen(mask))
-        words.append(f"{program.path} runs it {'in one process' if owner == 'single' else f'under {owner}'}")
+        verb = "uses its class" if uncalled else "runs it"
+        words.append(f"{program.path} {verb} {'in one process' if owner == 'single' else f'under {owner}'}")
         shown = project.shown(owner, mask)
         if shown is not None:
             evidence.append(shown.evidence)
-    return Ruling((), " and ".join((", ".join(words[:-1]), words[-1])), tuple(evidence))
+    told = " and ".join((", ".join(words[:-1]), words[-1]))
+    return Ruling((), f"nothing is seen to call it, {told}" if uncalled else told, tuple(evidence))
 
 
 def _alone(mine: ProgramRegimes) -> Ruling:
@@ -369,7 +372,7 @@ def _alone(mine: ProgramRegimes) -> Ruling:
             )
         return Ruling(mine.own)
     if mine.outer:
-        path, regime = next((o for o in mine.outer if not is_test(o[0])), mine.outer[0])
+        path, regime = next((o for o in mine.outer if not is_test_path(o[0])), mine.outer[0])
         return Ruling(
             (),
             f"{path} imports this module and runs under {regime.owner}; what owns the loader is not shown here",

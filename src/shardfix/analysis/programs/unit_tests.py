@@ -5,10 +5,26 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.programs.pieces import asks_for_main
 
 _FOLDERS = frozenset({"test", "tests", "testing", "unittests"})
+_SUITES = frozenset({"tests", "test", "testing"})
 _LIBRARIES = frozenset({"pytest", "unittest"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def is_test_path(path: str) -> bool:
+    """Whether a file belongs to a test suite, as far as its name or folder tells."""
+    *folders, name = path.split("/")
+    return name.startswith("test_") or name.endswith("_test.py") or not _SUITES.isdisjoint(folders)
+
+
+def of_a_suite(module: Module) -> bool:
+    """Whether a file belongs to a test suite, by its folder or name: not one that is run by itself and has no test."""
+    if not is_test_path(module.path):
+        return False
+    runs = any(isinstance(s, ast.If) and asks_for_main(s.test) for s in module.tree.body)
+    return not runs or not _SUITES.isdisjoint(module.path.split("/")[:-1]) or is_unit_test(module)
 
 
 def is_unit_test(module: Module) -> bool:
@@ -42,4 +58,4 @@ def is_test(module: Module, function: ast.AST | None) -> bool:
     return "Test" in outer.name or any(base.endswith("TestCase") for base in bases)
 
 
-__all__ = ["is_test", "is_unit_test"]
+__all__ = ["is_test", "is_test_path", "is_unit_test", "of_a_suite"]
