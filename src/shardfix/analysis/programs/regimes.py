@@ -340,21 +340,19 @@ def regime_of(regimes: ProgramRegimes, module: Module, node: ast.AST) -> Ruling:
         # It says so itself. A DistributedSampler says so to programs of one process, not to those of a framework.
         if any(r.what != "sampler" for r in here) or ruled.keys() <= {"ddp", "single"}:
             return Ruling(tuple(here))
-    return _disagreeing(regimes.project, ruled, programs.is_uncalled(home, node))
+    return _disagreeing(regimes.project, ruled)
 
 
-def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int], uncalled: bool) -> Ruling:
+def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int]) -> Ruling:
     words: list[str] = []
     evidence: list[Evidence] = []
     for owner, mask in list(ruled.items())[:3]:
         program = next(project.programs.chosen(mask))
-        verb = "uses its class" if uncalled else "runs it"
-        words.append(f"{program.path} {verb} {'in one process' if owner == 'single' else f'under {owner}'}")
+        words.append(f"{program.path} runs it {'in one process' if owner == 'single' else f'under {owner}'}")
         shown = project.shown(owner, mask)
         if shown is not None:
             evidence.append(shown.evidence)
-    told = " and ".join((", ".join(words[:-1]), words[-1]))
-    return Ruling((), f"nothing is seen to call it, {told}" if uncalled else told, tuple(evidence))
+    return Ruling((), " and ".join((", ".join(words[:-1]), words[-1])), tuple(evidence))
 
 
 def _alone(mine: ProgramRegimes) -> Ruling:
