@@ -12,6 +12,7 @@ from shardfix.analysis.code.own import own_calls
 from shardfix.analysis.code.tree import walk
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.accumulation import mentions
+from shardfix.analysis.loops.decorated import combined_by_wrapper
 from shardfix.analysis.loops.epochs import is_enumerated
 from shardfix.analysis.loops.exactness import exact
 from shardfix.analysis.loops.learning import evaluates
@@ -92,6 +93,8 @@ def evaluation(module: Module, flow: Flow, dataset: ast.expr | None) -> Evaluati
             for call in module.callers(function):
                 outer = module.scope(call)
                 reduction = reduction or find_reduction(module, outer, after=call)
+    if reduction is None:
+        reduction = _by_wrapper(module, functions)
     reasons: list[Evidence | None] = []
     for function in dict.fromkeys(functions):
         mine = [loop for loop, f in zip(loops, functions, strict=True) if f is function]
@@ -152,6 +155,21 @@ def find_reduction(module: Module, function: ast.AST, depth: int = 0, after: ast
             if found is not None:
                 return found
     return None
+
+
+def _by_wrapper(module: Module, functions: Sequence[ast.AST]) -> Evidence | None:
+    """A decorator that combines what an evaluation returns, or what the function returns that calls it."""
+    outer = [module.scope(call) for function in functions for call in module.callers(function)]
+    for function in dict.fromkeys((*functions, *outer)):
+        found = combined_by_wrapper(module, function, _combines)
+        if found is not None:
+            return module.evidence(found)
+    return None
+
+
+def _combines(module: Module, call: ast.Call) -> bool:
+    inner = module.called_function(call)
+    return is_reduction(module, call) or (inner is not None and find_reduction(module, inner) is not None)
 
 
 def _bound_by(module: Module, call: ast.Call) -> set[str]:
