@@ -66,7 +66,7 @@ def test_a_metric_whose_proof_takes_something_for_granted_is_not_said_to_be_prov
     proofs: dict[tuple[str, str], MetricProof], name: str
 ) -> None:
     proof = proofs["nothing", name]
-    assert (proof.verdict, proof.reasons) == ("unproven", (f"assumed: {BY_NAME[name].rests_on}",))
+    assert (proof.verdict, proof.reasons) == ("unproven", (f"it holds only if {BY_NAME[name].rests_on}",))
 
 
 @pytest.mark.parametrize("name", [name for name, shape in BY_NAME.items() if not shape.rests_on])

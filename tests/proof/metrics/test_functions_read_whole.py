@@ -219,7 +219,7 @@ print(scores.score(preds))
         pytest.param(
             "import shared\n\n\ndef score(preds):\n    return shared.board.put(sum(preds))\n",
             "unproven",
-            "assumed: `scores.score(preds)` makes nothing of other ranks' values, though what"
+            "it holds only if `scores.score(preds)` makes nothing of other ranks' values, though what"
             " `shared.board.put` (scores.py:5) may do is not known",
             id="open",
         ),
@@ -251,6 +251,6 @@ def test_what_a_statement_calls_that_is_not_run_is_read_too(tmp_path: Path, inne
     assert proof.verdict == verdict
     if verdict == "unproven":
         assert proof.reasons[0] == (
-            "assumed: `scores.score([p])` makes nothing of other ranks' values, though what `shared.board.put`"
+            "it holds only if `scores.score([p])` makes nothing of other ranks' values, though what `shared.board.put`"
             " (scores.py:5) may do is not known"
         )

@@ -112,4 +112,7 @@ def test_a_logger_that_puts_the_ranks_together_wrongly_is_refuted(proofs: dict[s
 
 def test_a_logger_of_classes_that_are_not_seen_whole_is_not_proven(proofs: dict[str, MetricProof]) -> None:
     proof = proofs["of another class"]
-    assert (proof.verdict, proof.reasons) == ("unproven", ("assumed: `Logger` adds up values and their weights",))
+    assert (proof.verdict, proof.reasons) == (
+        "unproven",
+        ("it holds only if `Logger` adds up values and their weights",),
+    )

@@ -142,7 +142,7 @@ def test_what_is_only_assumed_is_no_proof_and_refutes_nothing() -> None:
     everything = [list(range(SIZE))] * 2
     runs = [run("before", 1, ranks(1, [{"n": 3}])), run("before", 2, ranks(2, [{"n": 3}], everything))]
     equal = judge_metric(recipe, [*runs, run("after", 2, ranks(2, [{"n": 3}]))])
-    assert (equal.verdict, equal.reasons) == ("unproven", ("assumed: `a` is 3", "assumed: `b` is 4"))
+    assert (equal.verdict, equal.reasons) == ("unproven", ("it holds only if `a` is 3", "it holds only if `b` is 4"))
     other = judge_metric(recipe, [*runs, run("after", 2, ranks(2, [{"n": 4}]))])
     assert (other.verdict, other.reasons) == ("refuted", ("rank 0 of 2: `n` is 4, in one process 3 (5 samples)",))
 

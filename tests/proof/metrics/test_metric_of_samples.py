@@ -121,5 +121,5 @@ def test_a_metric_that_goes_by_how_the_lists_are_made_up_is_refuted(proofs: dict
 def test_a_metric_that_holds_for_lists_of_one_length_only_is_not_proven(proofs: dict[str, MetricProof]) -> None:
     proof = proofs["filled up"]
     assert proof.verdict == "unproven"
-    assert proof.reasons[0] == "assumed: the lists of all samples are of one length"
+    assert proof.reasons[0] == "it holds only if the lists of all samples are of one length"
     assert "`tokens` is " in proof.reasons[1]

@@ -158,7 +158,7 @@ def test_why_a_metric_differs_is_told_by_what_was_read(proofs: dict[str, Proof],
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("beside", "`correct / total (2)` is right on rank 0"), ("kept_elsewhere", "assumed: ")],
+    [("beside", "`correct / total (2)` is right on rank 0"), ("kept_elsewhere", "it holds only if ")],
 )
 def test_one_ranks_part_beside_the_sum_or_out_of_sight_takes_nothing_from_the_loader(
     proofs: dict[str, Proof], name: str, why: str

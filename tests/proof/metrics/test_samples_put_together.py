@@ -146,14 +146,15 @@ accelerator.print(metric.compute())
             "DataCollatorWithPadding",
             "AutoModelForTokenClassification",
             "unproven",
-            "assumed: what is put together is as wide on all ranks, though `collator` fills up each batch by itself",
+            "it holds only if what is put together is as wide on all ranks, though `collator` fills up each batch"
+            " by itself",
             id="rows as wide as the batch",
         ),
         pytest.param(
             "DataCollatorForLanguageModeling",
             "AutoModelForSequenceClassification",
             "unproven",
-            "assumed: `collator` puts samples together one by one",
+            "it holds only if `collator` puts samples together one by one",
             id="masked at random",
         ),
     ],

@@ -13,6 +13,7 @@ from shardfix.analysis.loops.evaluation import find_reduction, is_reduction
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test
 from shardfix.proof.metrics.apart import makes_a_value, only_keeps, speaks
+from shardfix.proof.metrics.branches import held_before
 from shardfix.proof.metrics.closed import strange
 from shardfix.proof.metrics.collectives import collective, is_collective, only_waits
 from shardfix.proof.metrics.expressions import METHODS, Outside
@@ -312,8 +313,11 @@ class Afterwards:
         test = launch if launch is not None else self.outside.value(s.test)
         body = [made for b in s.body for made in self.statement(b)]
         orelse = [made for b in s.orelse for made in self.statement(b)]
-        self.known.tracked = {**self.known.tracked, **before}
-        return [ast.If(test, body or [ast.Pass()], orelse)]
+        after = {**self.known.tracked, **before}
+        self.known.tracked = before
+        held = held_before(self.known, self.outside, s, after, [body, orelse])
+        self.known.tracked = after
+        return [*held, ast.If(test, body or [ast.Pass()], orelse)]
 
     def _binds(self, s: ast.AST) -> bool:
         """Whether a statement gives a gathered value, or what follows from it, a new value."""

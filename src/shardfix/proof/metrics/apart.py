@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardfix.analysis.code.calling import Function
+from shardfix.analysis.code.calling import Function, arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.metrics.showing import shows
@@ -77,6 +77,11 @@ _KEEPS = frozenset(
 )
 # Libraries whose objects have such methods only.
 _OBJECTS = frozenset({"pandas", "numpy", "collections", "csv", "io", "pathlib", "tabulate", "matplotlib", "decimal"})
+# Libraries whose objects write down what they are told.
+_LOGGING = frozenset(
+    {"tensorboard_logger", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune", "visdom", "clearml", "swanlab"}
+    | {"aim", "dllogger", "loguru", "tensorboard"}
+)
 _SPEAKS = ("torch.distributed", "multiprocessing", "torch.multiprocessing", "mpi4py", "horovod", "getattr")
 _DEPTH = 4  # functions in functions that are looked into
 
@@ -138,10 +143,31 @@ def only_keeps(values: Values, node: ast.Call) -> bool:
     if functions:
         return all(speaks(module.home(f), f, 1) is None for f in functions)
     if isinstance(node.func, ast.Attribute):
-        if node.func.attr in _KEEPS or bool({q.partition(".")[0] for q in module.callee(node)} & _LIBRARIES):
+        heads = {q.partition(".")[0] for q in module.callee(node)}
+        if node.func.attr in _KEEPS or bool(heads & (_LIBRARIES | _LOGGING)):
             return True
-        return _of_library(module, node.func.value)
+        return _of_library(module, node.func.value) or _is_logger(module, node.func.value)
     return makes_a_value(module, node)
+
+
+def _is_logger(module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an object, or what all callers give a parameter, is made by a library that logs; or is None."""
+    if isinstance(node, ast.Call):
+        heads = {q.partition(".")[0] for q in module.callee(node)}
+        return bool(heads) and heads <= _LOGGING
+    found = list(module.bindings.reaching(node)) if isinstance(node, ast.Name) else []
+    given: list[ast.expr | None] = [node.body, node.orelse] if isinstance(node, ast.IfExp) else []
+    if not (found or given) or depth >= _DEPTH:
+        return False
+    for d in found:
+        if d.kind == "assign" and d.index is None:
+            given.append(d.value)
+        elif d.kind == "parameter":
+            given += [value for _, value in arguments_given(module, d)] or [node]
+        else:
+            return False
+    some = [v for v in given if v is not None and not (isinstance(v, ast.Constant) and v.value is None)]
+    return bool(some) and all(v is not node and _is_logger(module.home(v), v, depth + 1) for v in some)
 
 
 def _of_library(module: Module, node: ast.expr, depth: int = 0) -> bool:

@@ -135,6 +135,10 @@ class Outside:
             else:
                 fields[key] = old
         made: ast.expr = type(node)(**fields)
+        if isinstance(made, ast.BinOp) and isinstance(made.op, ast.Add) and isinstance(node, ast.BinOp):
+            pair = ((node.left, made.left), (node.right, made.right))
+            if any(is_unknown(value) and not isinstance(old, ast.Constant) for old, value in pair):
+                return call(name("ADDED"), made.left, made.right)
         return made
 
     def _name(self, node: ast.Name, depth: int) -> ast.expr:
@@ -300,6 +304,11 @@ class Outside:
         return call(name("CALL"), ast.Constant(words), *(parts[text] for text in sorted(parts)))
 
 
+def is_unknown(value: ast.expr) -> bool:
+    """Whether an expression is the number that stands for what the evaluation does not decide."""
+    return isinstance(value, ast.Constant) and type(value.value) is int and value.value == _UNKNOWN
+
+
 def _across(node: ast.Call) -> bool:
     """Whether a call works along another dimension than the samples'."""
     if last_name(node.func) not in _ALONG:
@@ -309,4 +318,4 @@ def _across(node: ast.Call) -> bool:
     return any(isinstance(g, ast.Constant) and type(g.value) is int and g.value > 0 for g in signs)
 
 
-__all__ = ["METHODS", "Outside"]
+__all__ = ["METHODS", "Outside", "is_unknown"]

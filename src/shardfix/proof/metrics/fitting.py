@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shardfix.proof.metrics.judge import resting
 from shardfix.proof.metrics.model import Form, MetricProof, MetricRecipe
 from shardfix.proof.model import StandIn
 
@@ -19,11 +20,13 @@ for _group in GROUPS({text!r}, {loose!r})[{first}:]:
             exec(compile({text!r}, "<evaluation>", "exec"), globals())
         except Exception as _error:
             __value__ = __value__ or f"{{type(_error).__name__}}: {{_error}}"
+            if isinstance(_error, NameError):
+                break
             continue
         __value__ = [GROUPS({text!r}, {loose!r}).index(_group), *_form, _group[1]]
         break
-    if isinstance(__value__, list):
-        break
+    if isinstance(__value__, list) or (__value__ or "").startswith(("NameError", "UnboundLocalError")):
+        break  # no reading gives a name a value
 """
 
 Cell = Callable[[MetricRecipe, Any, str, int, bool, int], dict[str, Any]]
@@ -70,7 +73,7 @@ class Readings:
         if form is None or (proof.verdict == "proven" and self.wider is None):
             self.settle(proof)
         elif proof.verdict == "proven" and self.wider is not None:
-            left = f"assumed: {_taken(self.recipe, self.wider_form)}"
+            left = resting(_taken(self.recipe, self.wider_form))
             self.settle(replace(proof, verdict="unproven", reasons=(left, *self.wider.reasons[:1]), told=()))
         elif proof.verdict == "unproven" or not _may_be_narrower(form):
             self.settle(proof)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from shardfix.proof.metrics.comparing import is_number, same, shown
@@ -52,9 +53,7 @@ def judge_metric(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricProof
     if not shown:
         return proof_of(recipe, "unproven", f"the original shows no fault in the same run: {control}", control=control)
     if recipe.assumed:
-        return proof_of(
-            recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]), control=control
-        )
+        return proof_of(recipe, "unproven", *map(resting, recipe.assumed[:_NAMED]), control=control)
     unlike = not_again(recipe, after, alone)
     if unlike:
         return proof_of(recipe, "unproven", *unlike[:_NAMED], control=control)
@@ -70,12 +69,23 @@ def proof_of(
     return MetricProof(recipe.site, verdict, reasons, control, told, recipe.stand_ins)
 
 
+def resting(words: str) -> str:
+    """What keeps a metric unproven, as a reason: what it holds by, or that its loop is not run as it is written."""
+    return words if words.startswith("the loop ") else f"it holds only if {words}"
+
+
 def failure_of(run: MetricRun) -> str:
     """Why some rank of a run did not come to its end; empty if all did."""
     for rank in run.ranks:
         if rank.error or rank.stopped:
-            return rank.error or f"it stops {rank.stopped}"
+            return _in_its_names(rank.error) or f"it stops {rank.stopped}"
     return ""
+
+
+def _in_its_names(error: str) -> str:
+    """An error without the names that the proof makes of the program's own."""
+    unbound = re.fullmatch(r"(?:NameError|UnboundLocalError): .*?'v_(\w+)'.*", error)
+    return f"`{unbound[1]}` has no value where it is read" if unbound else error
 
 
 def _untouched(recipe: MetricRecipe, runs: Sequence[MetricRun], alone: Mapping[int, MetricRun]) -> dict[str, str]:
@@ -101,7 +111,7 @@ def _wrong(recipe: MetricRecipe, run: MetricRun, alone: MetricRun, untouched: Ma
     """What of a run of the result differs from the original in one process."""
     for rank in run.ranks:
         if rank.error:
-            return [f"{_on(run, rank)} raises {rank.error} ({run.size} samples)"]
+            return [f"{_on(run, rank)} raises {_in_its_names(rank.error)} ({run.size} samples)"]
     stopped = next((rank for rank in run.ranks if rank.stopped), None)
     if stopped is not None:
         return [f"{_on(run, stopped)} waits for ever {stopped.stopped} ({run.size} samples)"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardfix.proof.metrics.comparing import is_number, same, shown
-from shardfix.proof.metrics.judge import failure_of, proof_of
+from shardfix.proof.metrics.judge import failure_of, proof_of, resting
 from shardfix.proof.metrics.model import MetricProof, MetricRecipe, MetricRun
 
 NOTHING = "nothing that it gathers is seen"
@@ -48,7 +48,7 @@ def judge_standing(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricPro
         return proof_of(recipe, "unproven", NOTHING)
     if differs:
         reason = _difference(differs, alone)
-        left = [f"assumed: {words}" for words in recipe.assumed[:1]] or list(recipe.told[:1])
+        left = [resting(words) for words in recipe.assumed[:1]] or list(recipe.told[:1])
         left += [f"`{name}` is right on rank 0" for name in sorted(compared - differs.keys())[:1]]
         if all(name in recipe.weighted and not any(run.even for run in runs) for name, runs in differs.items()):
             left.append("it may be a mean over batches, which weighs a ragged one like a full one")
@@ -57,7 +57,7 @@ def judge_standing(recipe: MetricRecipe, runs: Sequence[MetricRun]) -> MetricPro
             return proof_of(recipe, "unproven", "; ".join([reason, *left[:1]]))
         return proof_of(recipe, "refuted", reason)
     if recipe.assumed:
-        return proof_of(recipe, "unproven", *(f"assumed: {words}" for words in recipe.assumed[:_NAMED]))
+        return proof_of(recipe, "unproven", *map(resting, recipe.assumed[:_NAMED]))
     return proof_of(recipe, "proven", told=(_told(shared, alone), *recipe.told))
 
 

@@ -102,6 +102,15 @@ def JOIN(first: Any, second: Any) -> Any:
     return torch.cat([first, second])
 
 
+def ADDED(first: Any, second: Any) -> Any:
+    """A sum with the number that stands for what is not known; with a list or a tuple, that as one item of one."""
+    if isinstance(second, (list, tuple)) and isinstance(first, int):
+        first = type(second)([first])
+    elif isinstance(first, (list, tuple)) and isinstance(second, int):
+        second = type(first)([second])
+    return first + second
+
+
 class CALL:
     """What a function gives that is not run: what it is given decides it, and so does all that is made of it."""
 
