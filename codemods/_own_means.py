@@ -103,6 +103,7 @@ def averaged_over_ranks(site: Site, gathered: Change | None) -> Change | None:
             *(gathered.evidence if gathered else ()),
             *(site.module.home(found.left[name]).evidence(found.left[name]) for name in found.averaged),
         ),
+        otherwise=gathered,
     )
 
 

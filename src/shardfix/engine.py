@@ -13,7 +13,7 @@ from shardfix.analysis.model import Change, Finding, Location
 from shardfix.config import Config
 from shardfix.guard import PATH as GUARD_PATH
 from shardfix.guard import Guard, guard_files, plan_guard
-from shardfix.planning import make_plan
+from shardfix.planning import Without, left_out, make_plan
 from shardfix.reading import Reading, read_project, relative
 from shardfix.result import FileChange, Problem, RunResult
 from shardfix.staging import Staged, report_dropped, stage
@@ -98,7 +98,7 @@ def migrate(
     with _without_collector():
         reading = read_project(paths, config, python)
         vendored = read_vendored()
-        without: frozenset[Location] = frozenset()
+        without: Without = frozenset()
         staged = stage(reading, vendored, without)
         gated = list(staged.dropped)
         if write and staged.texts:
@@ -121,7 +121,7 @@ def migrate(
                     break
                 refuted.extend(wrong)
                 unproven.extend(missing)
-                without |= {loc for c, _ in (*wrong, *missing, *gated) for loc in c.sites}
+                without = without.union(*(left_out(c) for c, _ in (*wrong, *missing, *gated)))
                 staged = stage(reading, vendored, without)
                 gated.extend(staged.dropped)
         finally:

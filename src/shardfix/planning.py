@@ -74,6 +74,21 @@ class _Outcome:
     harmless: bool = False  # kept, but what stands is redundant only
 
 
+# The sites that are left alone, and by its id a change of which a part is made all the same.
+Without = frozenset[Location | str]
+
+
+def left_out(change: Change) -> Without:
+    """What a plan is made without, where a change is not kept: all that could be done there, or its other part."""
+    return frozenset(change.sites) if change.otherwise is None else frozenset({change.id})
+
+
+def is_left_out(location: Location, without: Without) -> bool:
+    """Whether something at a site was planned and not kept."""
+    ids = [name.rpartition(":")[0] for name in without if isinstance(name, str)]
+    return location in without or str(location) in ids
+
+
 def sites_of(project: Project, paths: Collection[str], options: Options) -> dict[str, list[Site]]:
     """The sites of the chosen modules, with the user's answers about them."""
     regimes = program_regimes(project, options.launches)
@@ -101,7 +116,7 @@ def make_plan(
     *,
     files: frozenset[str] = frozenset(),
     vendored: Vendored = _NOTHING,
-    without: frozenset[Location] = frozenset(),
+    without: Without = frozenset(),
 ) -> Plan:
     """Plan the changes of a project.
 
@@ -109,7 +124,7 @@ def make_plan(
         paths: project-relative paths of the files that may be edited; facts come from the whole project.
         files: project-relative paths of every Python file, so that imports are known to be the project's own.
         vendored: what ``--sanitizer-from vendor`` writes beside the program.
-        without: sites that are left alone (their change was refuted, or turned down by a gate).
+        without: what is left alone (refuted, or turned down by a gate), as ``left_out`` says.
     """
     regimes, subclasses = program_regimes(project, options.launches), loader_subclasses(project)
     outcomes: dict[Location, _Outcome] = {}
@@ -168,6 +183,8 @@ def _imported(
 ) -> Change | None:
     """A change with what it imports; None, its sites refused, where that can't be had."""
     made = imports_of_evaluation(change, project, files, options, vendored.evaluation)
+    if made is None and change.otherwise is not None:
+        return _imported(change.otherwise, outcomes, project, files, options, vendored)
     old = any(is_old(project.modules[e.path].text) for e in change.edits if e.path in project.modules)
     for location in change.sites if made is None else ():
         why = _TOO_OLD if old else _NOT_IMPORTED
@@ -230,7 +247,7 @@ def _everywhere(
     options: Options,
     vendored: str,
     guarded: frozenset[Location],
-    without: frozenset[Location],
+    without: Without,
 ) -> list[Change]:
     """``--sanitizer all``: the check at every right loader too."""
     settled = {loc for c in changes for loc in c.sites}
@@ -261,7 +278,7 @@ def _planned(
     sites: list[Site],
     outcomes: dict[Location, _Outcome],
     options: Options,
-    without: frozenset[Location],
+    without: Without,
 ) -> list[Change]:
     """Run every codemod over the sites of a module; the first change of a site settles it."""
     changes: list[Change] = []
@@ -269,8 +286,8 @@ def _planned(
     dangers: dict[Location, list[Finding]] = {}
     for rule in RULES:
         result = rule.plan(sites, options)
-        for change in result.changes:
-            if settled & set(change.sites) or without & set(change.sites):
+        for change in (c for whole in result.changes for c in (whole, whole.otherwise) if c is not None):
+            if settled & set(change.sites) or without & {*change.sites, change.id}:
                 continue
             if not _chosen(change.codes[0], change.codemod, options, module.path):
                 for location in change.sites:
@@ -358,7 +375,8 @@ def _keep(
                 used.add(line)
                 outcome.kept = keep.reason or "kept"
                 outcome.findings = [f for f in outcome.findings if f not in covered]
-                kept_changes = [c for c in kept_changes if c not in mine]
+                parts = [c.otherwise for c in mine if c.otherwise and not keep.covers(c.otherwise.codes[0])]
+                kept_changes = [*(c for c in kept_changes if c not in mine), *parts]
     for line, keep in comments.keeps.items():
         suppressions.append(Suppression(str(keep.location), keep.codes, keep.reason, line in used))
     return kept_changes

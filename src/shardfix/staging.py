@@ -9,7 +9,7 @@ from shardfix.analysis.code.module import ParseFailure
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.model import Change, Finding, Location, SiteReport
 from shardfix.analysis.refusals import REFUSALS
-from shardfix.planning import Plan, make_plan
+from shardfix.planning import Plan, Without, is_left_out, left_out, make_plan
 from shardfix.reading import Reading, reread
 from shardfix.rewrite.applier import EditError, apply
 from shardfix.rewrite.edits import CreateFile, Edit
@@ -30,7 +30,7 @@ class Staged:
     dropped: tuple[tuple[Change, str], ...]
 
 
-def stage(reading: Reading, vendored: Vendored, without: frozenset[Location]) -> Staged:
+def stage(reading: Reading, vendored: Vendored, without: Without) -> Staged:
     """Plan and apply; a change that fails a gate is dropped and the rest is planned again without it."""
     dropped: list[tuple[Change, str]] = []
     for _ in range(_ROUNDS):
@@ -49,7 +49,7 @@ def stage(reading: Reading, vendored: Vendored, without: frozenset[Location]) ->
             if not failed:
                 return Staged(plan, texts, _created(plan.changes), after, tuple(dropped))
         dropped.extend(failed)
-        without |= {location for c, _ in failed for location in c.sites}
+        without = without.union(*(left_out(c) for c, _ in failed))
     plan = make_plan(reading.project, (), reading.options)
     return Staged(plan, {}, {}, reading.project, tuple(dropped))
 
@@ -102,7 +102,7 @@ def _second_run(
     plan: Plan,
     texts: dict[str, str],
     after: Project,
-    without: frozenset[Location],
+    without: Without,
 ) -> list[tuple[Change, str]]:
     """The changes in whose files a second run, with all facts made anew, would change something again.
 
@@ -114,7 +114,7 @@ def _second_run(
         again = make_plan(after, set(texts), reading.options, files=reading.files, vendored=vendored)
     except ParseFailure as failure:
         return [(c, str(failure)) for c in plan.changes]
-    alone = {_written(plan, location) for location in without if location in plan.sites}
+    alone = {_written(plan, location) for location in plan.sites if is_left_out(location, without)}
     bad = {c.site.path: c for c in again.changes if not any(_written(again, s) in alone for s in c.sites)}
     lost = {p.where: p.message for p in again.problems}
     failed: list[tuple[Change, str]] = []

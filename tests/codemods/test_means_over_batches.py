@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from plans import edited, planned
 
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options
+from shardfix.config import Asked, load
+from shardfix.planning import left_out, make_plan
+from shardfix.reading import read_project
+from shardfix.staging import stage
+from shardfix.vendored import read_vendored
 
 HEAD = (
     "import torch\nfrom accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n"
@@ -57,6 +66,39 @@ def test_the_gather_alone_where_the_mean_is_not_selected() -> None:
     (change,) = planned(program(SUM + GATHER), options).changes
 
     assert (change.codes, change.tier) == (("SHD507",), "safe")
+
+
+def test_the_gather_alone_where_the_mean_is_kept() -> None:
+    kept = MAIN.replace("batch_size=4)\n", "batch_size=4)  # shardfix: keep[SHD509] as published\n")
+    found = planned(program(SUM + GATHER, main=kept), UNSAFE)
+
+    assert [(c.codes, c.tier) for c in found.changes] == [(("SHD507",), "safe")]
+    assert [s.used for s in found.suppressions] == [True]
+
+
+def test_nothing_where_both_are_kept() -> None:
+    kept = MAIN.replace("batch_size=4)\n", "batch_size=4)  # shardfix: keep[SHD507, SHD509] as published\n")
+    assert planned(program(SUM + GATHER, main=kept), UNSAFE).changes == ()
+
+
+def test_the_gather_alone_where_the_mean_was_refuted_or_failed_a_gate() -> None:
+    project = link({"train.py": parse("train.py", program(SUM + GATHER))})
+    (whole,) = make_plan(project, ("train.py",), UNSAFE).changes
+    (part,) = make_plan(project, ("train.py",), UNSAFE, without=left_out(whole)).changes
+
+    assert (whole.codes, part.codes, part.tier) == (("SHD509", "SHD507"), ("SHD507",), "safe")
+    assert make_plan(project, ("train.py",), UNSAFE, without=left_out(whole) | left_out(part)).changes == ()
+
+
+def test_a_second_run_does_not_take_the_part_for_unfinished(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(program(SUM + GATHER))
+    reading = read_project([tmp_path], load(tmp_path, Asked(unsafe=True, sanitizer="off")))
+    (whole,) = stage(reading, read_vendored(), frozenset()).plan.changes
+    staged = stage(reading, read_vendored(), left_out(whole))
+
+    assert [c.codes for c in staged.plan.changes] == [("SHD507",)]
+    assert "gather_for_metrics(outputs.logits)" in staged.texts["train.py"]
+    assert staged.dropped == ()
 
 
 def test_a_loop_that_gathers_nothing_else() -> None:

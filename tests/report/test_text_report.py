@@ -216,3 +216,22 @@ def test_a_new_file_that_the_program_now_needs_is_to_be_committed() -> None:
     assert migrate_page(everything(Path.cwd(), written=True), TITLES).plain().splitlines()[-1] == (
         "New, and imported by what was changed, so commit it too: shard_check.py."
     )
+
+
+def test_a_change_of_which_a_part_is_made_is_told_with_that_part_and_without_its_proof() -> None:
+    part = change(code="SHD507")
+    whole = replace(change(code="SHD509", tier="unsafe"), otherwise=part)
+    result = RunResult(
+        Path.cwd(),
+        (site(DOUBLE, "edit", changes=(part,)),),
+        (part,),
+        dropped=((whole, "rank 0 has 3, and rank 1 has 4"),),
+        proofs=(proof(),),
+    )
+    lines = migrate_page(result, TITLES).plain().splitlines()
+    at = next(i for i, line in enumerate(lines) if "SHD509" in line)
+    assert lines[at + 1 : at + 3] == [
+        "    left out: SHD507 is made without it (see above)",
+        "    why: rank 0 has 3, and rank 1 has 4",
+    ]
+    assert sum("proof: proven" in line for line in lines) == 1

@@ -89,7 +89,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Edits, in one or more files, that are right only together: the unit of proof, refusal and selection."""
+    """Edits, in one or more files, that are right only together: the unit of proof, refusal and selection.
+
+    ``otherwise`` is the part of them that is right by itself, and made where the whole is not wanted or not kept.
+    """
 
     site: Location
     codemod: str
@@ -101,6 +104,7 @@ class Change:
     consequences: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     also: tuple[Location, ...] = ()
+    otherwise: Change | None = None
 
     @property
     def sites(self) -> tuple[Location, ...]:

@@ -231,8 +231,13 @@ def _dropped(page: Page, result: RunResult, titles: Mapping[str, str]) -> None:
             f" {change.title}",
         )
         refused = (": ", Styled(code, "magenta"), f" {titles.get(code, '')}".rstrip()) if code else ()
-        page.line("    ", Styled("left as it was", "red"), *refused)
-        proof = proof_of(change, result)
+        part = next((c for c in result.changes if c.codemod == change.codemod and change.site in c.sites), None)
+        if part is not None:
+            page.line("    ", Styled("left out", "red"), f": {part.codes[0]} is made without it (see above)")
+        else:
+            page.line("    ", Styled("left as it was", "red"), *refused)
+        # The proof of a site of which a part is made is the part's own.
+        proof = proof_of(change, result) if part is None else None
         if proof is None or reason != "; ".join(proof.reasons):
             page.line("    why: ", reason)
             if finding and code and finding.remedy:
