@@ -79,7 +79,7 @@ def removal_of(site: Site, options: Options) -> Removal | Finding | str | None:
     for arm in site.arms:
         if arm.kind == "none":
             continue
-        if arm.given is not None or module.home(arm.node) is not module:
+        if arm.given is not None or arm.by or module.home(arm.node) is not module:
             line = arm.given or arm.node
             if distributed:
                 return _handed_in(site, distributed)

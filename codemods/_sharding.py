@@ -385,7 +385,7 @@ def _unfit(site: Site, arm: Arm | None, shuffle: str) -> Finding | None:
         return refuse(site, "SHD923", note=why) if why else None
     if len(site.arms) > 1:
         return refuse(site, "SHD922")
-    if arm.given is not None or module.home(arm.node) is not module:
+    if arm.given is not None or arm.by or module.home(arm.node) is not module:
         evidence = (module.evidence(arm.given or arm.node),)
         return refuse(site, "SHD902", note="another function builds it", evidence=evidence)
     if arm.kind in ("random", "sequential"):

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from shardfix.codemods._all_ranks import is_offered, offer
 from shardfix.codemods._findings import divided, lengths, refuse
 from shardfix.codemods._half_combined import half_combined
+from shardfix.codemods._in_order import made_shuffling, ordered
 from shardfix.codemods._mending import Hindrance, hindrance, mended
 from shardfix.codemods._sharding import shard
 
-from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.accumulation import accumulated, left_early, same_source
@@ -24,17 +24,7 @@ from shardfix.analysis.programs.groups import without_group
 from shardfix.analysis.programs.processes import distributed_test, is_world_size, main_process_guard
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
-from shardfix.rewrite.edits import DropImport, Edit, ReplaceExpression, SetKeyword
-
-
-def ordered(module: Module, arms: Sequence[Arm]) -> list[Edit]:
-    """``shuffle=False`` on each DistributedSampler that leaves it to the default, which shuffles."""
-    edits: list[Edit] = []
-    for arm in arms:
-        if arm.kind == "distributed" and isinstance(arm.node, ast.Call) and arm.arguments is not None:
-            if arm.arguments.value("shuffle") is None and not arm.arguments.opaque:
-                edits.append(SetKeyword(*module.place(arm.node), "shuffle", "False"))
-    return edits
+from shardfix.rewrite.edits import DropImport, ReplaceExpression
 
 
 def _sharded(site: Site) -> list[Change | Finding | str]:
@@ -46,7 +36,8 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
         return [_of_one_rank(site, distributed)]
     metric = _metric(site, distributed)
     edits = ordered(module, arms)
-    if not edits:
+    shuffling = made_shuffling(site, arms) if not edits else None
+    if not edits and shuffling is None:
         sharding = "a DistributedSampler shards it" if not site.own_shares else f"{site.own_shares[0].label} shards it"
         return [metric or sharding]
     left = _left_early(site)
@@ -57,7 +48,10 @@ def _sharded(site: Site) -> list[Change | Finding | str]:
         ]
     if may_train(site) and not site.answered("role", "eval"):
         return [metric or refuse(site, "SHD916", note="its name says evaluation, its loop does not")]
-    shared = [s for s in site.siblings if s is not site and any(a.node is d.node for a in s.arms for d in distributed)]
+    if shuffling is not None:
+        return [metric, shuffling] if metric is not None else [shuffling]
+    mine = {(d.node, d.by) for d in distributed}
+    shared = [s for s in site.siblings if s is not site and any((a.node, a.by) in mine for a in s.arms)]
     if any(s.role != "eval" for s in shared):
         return [refuse(site, "SHD902", note="a training loader shares the sampler")]
     written = site.evaluation.positional
@@ -134,7 +128,7 @@ def _plain_arm(site: Site) -> Arm | None:
         return None
     plain = next((a for a in site.arms if a.kind in ("sequential", "none")), None)
     other = next((a for a in site.arms if a.kind == "distributed"), None)
-    if plain is None or other is None:
+    if plain is None or other is None or other.by:
         return None
     module = site.module
     conditional = module.parents[plain.node]

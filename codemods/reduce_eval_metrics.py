@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from shardfix.codemods._findings import divided, lengths
 from shardfix.codemods._gathered_rows import gathered_rows
 from shardfix.codemods._gathers import gathered_for_metrics
+from shardfix.codemods._in_order import ordered
 from shardfix.codemods._mending import Mended, mended, other_loaders, without_padding
 from shardfix.codemods._own_means import averaged_over_ranks, right_but_for
 from shardfix.codemods._sharding import shard
-from shardfix.codemods.distribute_eval_sampler import may_train, ordered, rest_of
+from shardfix.codemods.distribute_eval_sampler import may_train, rest_of
 
 from shardfix.analysis.metrics.single import takes_one
 from shardfix.analysis.model import Change, Finding, Location, Options
@@ -48,7 +49,8 @@ def sampled(site: Site, *, all_ranks: bool = False) -> list[Edit] | Finding | No
     arms = [a for a in site.arms if a.kind == "distributed"]
     if site.shards_sometimes or any(a.constant("drop_last") is True for a in arms):
         return None
-    if any(s is not site and any(a.node is b.node for a in s.arms for b in arms) for s in site.siblings):
+    mine = {(a.node, a.by) for a in arms}
+    if any(s is not site and any((a.node, a.by) in mine for a in s.arms) for s in site.siblings):
         return None
     edits = ordered(site.module, arms)
     settled = {id(a.node) for a in arms if a.constant("shuffle") is False}
@@ -89,8 +91,7 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     gathered = [(s, gathered_for_metrics(s, frozenset().union(*loops.values()) - loops[s])) for s in prepared]
     means = [averaged_over_ranks(s, g if isinstance(g, Change) else None) for s, g in gathered]
     told = [gathered_rows(s) for s in prepared]
-    alone = [g for (_, g), mean in zip(gathered, means, strict=True) if mean is None]
-    changes = [m for m in (*made, *means, *alone, *told) if isinstance(m, Change)]
+    changes = [m for m in (*made, *means, *(g for _, g in gathered), *told) if isinstance(m, Change)]
     right = [(s.location, right_but_for(s, g if isinstance(g, str) else "")) for s, g in gathered]
     return Planned(tuple(changes), refused, tuple(right))
 

@@ -100,13 +100,13 @@ RANK_AWARE = "class Mine(DistributedSampler):\n    pass\n"
         ),
         pytest.param(
             "def make(d):\n    return DistributedSampler(d)\nmake(e)\nDataLoader(d, sampler=make(d))\n",
-            [("unknown", True)],
+            [("distributed", False)],
             id="a function that others call too",
         ),
         pytest.param(
             "def make(d, shuffle):\n    return DistributedSampler(d, shuffle=shuffle)\n"
             "DataLoader(d, sampler=make(d, True))\n",
-            [("unknown", True)],
+            [("distributed", False)],
             id="settings that the function is given",
         ),
         pytest.param(
@@ -211,7 +211,13 @@ def test_the_sampler_in_words() -> None:
         pytest.param(
             "samplers = [RandomSampler(a), DistributedSampler(b)]\nfor d, s in zip([a, b], samplers):\n"
             "    DataLoader(d, sampler=s)\n",
-            "RandomSampler | DistributedSampler",
+            "s?",
+            id="a list of which some shard and others do not",
+        ),
+        pytest.param(
+            "samplers = [RandomSampler(a), RandomSampler(b)]\nfor d, s in zip([a, b], samplers):\n"
+            "    DataLoader(d, sampler=s)\n",
+            "RandomSampler",
             id="a list beside another",
         ),
         pytest.param(
@@ -241,3 +247,175 @@ def test_a_copy_of_distributed_sampler_takes_its_rank_s_part() -> None:
     text = "class Mine(Sampler):\n    def __init__(self, d, num_replicas=None, rank=None):\n        pass\n"
     (arm,) = site(HEAD + text + "DataLoader(d, sampler=Mine(d))\n").arms
     assert (arm.kind, arm.rank_aware) == ("custom", True)
+
+
+MAKE = (
+    "def make(d, shuffle=True, distributed=False, order=None):\n"
+    "    if not distributed:\n        return RandomSampler(d) if shuffle else SequentialSampler(d)\n"
+    "    if order is not None:\n        return order\n"
+    "    return DistributedSampler(d, shuffle=shuffle)\n"
+    "make(e)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        pytest.param("make(d, True, True)", [("distributed", True)], id="by position"),
+        pytest.param("make(d, distributed=True, shuffle=False)", [("distributed", False)], id="by name"),
+        pytest.param("make(d, distributed=True)", [("distributed", True)], id="by default"),
+        pytest.param(
+            "make(d, False, args.distributed)", [("sequential", None), ("distributed", False)], id="by the regime"
+        ),
+        pytest.param("make(d, args.shuffle, True)", [("distributed", ...)], id="settings that are not written out"),
+        pytest.param("make(d)", [("unknown", None)], id="none that shards"),
+        pytest.param("make(d, True, True, order)", [("unknown", None)], id="what it is given back, perhaps"),
+        pytest.param("make(*these)", [("unknown", None)], id="given what is not seen"),
+    ],
+)
+def test_what_a_function_makes_of_what_it_is_given(call: str, expected: list[tuple[str, object]]) -> None:
+    found = site(HEAD + MAKE + f"DataLoader(d, sampler={call})\n").arms
+    assert [(a.kind, a.constant("shuffle")) for a in found] == expected
+
+
+def test_a_function_that_shards_in_one_mode_only_makes_what_is_not_seen() -> None:
+    text = "def make(d, mode):\n    if mode == 1:\n        return RandomSampler(d)\n    return DistributedSampler(d)\n"
+    kinds = {
+        call: [a.kind for a in site(HEAD + text + f"make(e, 1)\nDataLoader(d, sampler={call})\n").arms]
+        for call in ("make(d, 2)", "make(d, mode)", "make(d, 1)")
+    }
+    assert kinds == {"make(d, 2)": ["distributed"], "make(d, mode)": ["unknown"], "make(d, 1)": ["unknown"]}
+
+
+def test_the_sampler_of_a_function_is_followed_from_the_call_that_makes_it() -> None:
+    text = (
+        "def make(d):\n    return DistributedSampler(d)\n"
+        "a = make(d)\nb = make(e)\nDataLoader(d, sampler=a)\nb.set_epoch(1)\n"
+    )
+    assert site(HEAD + text).told == []
+    assert len(site(HEAD + text.replace("b.set", "a.set")).told) == 1
+
+
+LISTS = (
+    "def make(datasets, shuffles):\n    samplers = []\n    for d, shuffle in zip(datasets, shuffles):\n"
+    "        samplers.append(DistributedSampler(d, shuffle=shuffle))\n    return samplers\n"
+    "def build(datasets, samplers):\n"
+    "    return [DataLoader(d, sampler=s) for d, s in zip(datasets, samplers)]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sampler"),
+    [
+        pytest.param("a, b = build([a, b], make([a, b], [True, False]))\n", "DistributedSampler", id="handed on"),
+        pytest.param(
+            "if args.distributed:\n    ss = make([a, b], [True, False])\nelse:\n    ss = [None] * 2\n"
+            "a, b = build([a, b], ss)\n",
+            "DistributedSampler | None",
+            id="none in one process",
+        ),
+        pytest.param(
+            "train_loader, val_loader = build([a, b], make([a], [True]) + [None])\n",
+            "DistributedSampler",
+            id="an evaluation without",
+        ),
+        pytest.param("one, two = build([a, b], make([a], [True]) + [None])\n", "s?", id="one without"),
+        pytest.param(
+            "val_loader, train_loader = build([a, b], make([a], [True]) + [None])\n", "s?", id="a training without"
+        ),
+        pytest.param("a, b = build(ds, [RandomSampler(d) for d in ds])\n", "s?", id="none that shards"),
+        pytest.param("a, b = build([a, b], make([a], [True]) + rest)\n", "s?", id="joined with what is not seen"),
+        pytest.param(
+            "ss = make([a], [True])\nss.insert(0, s)\na, b = build([a, b], ss)\n", "s?", id="changed by its name"
+        ),
+    ],
+)
+def test_lists_of_samplers_are_followed(text: str, sampler: str) -> None:
+    assert site(HEAD + LISTS + text).sampler == sampler
+
+
+@pytest.mark.parametrize(
+    ("text", "sampler"),
+    [
+        pytest.param(
+            's = {"train": None, "dev": None}\nif args.distributed:\n    s["train"] = DistributedSampler(d)\n'
+            '    s["dev"] = RandomSampler(e)\n',
+            "None | DistributedSampler",
+            id="stored under a condition",
+        ),
+        pytest.param('s = {}\ns["train"] = DistributedSampler(d)\n', "DistributedSampler", id="stored for good"),
+        pytest.param(
+            's = {"train": RandomSampler(d)}\ns["train"] = DistributedSampler(d)\n',
+            "DistributedSampler",
+            id="stored anew",
+        ),
+        pytest.param("s = dict(train=DistributedSampler(d))\n", "DistributedSampler", id="made with it"),
+        pytest.param(
+            's = {"train": None}\nfor k in names:\n    s[k] = DistributedSampler(d)\n',
+            "None | DistributedSampler",
+            id="stored under a name that is not written out",
+        ),
+        pytest.param('s = {"train": None}\ns.update(more)\n', 's["train"]?', id="changed out of sight"),
+        pytest.param(
+            'def fill(s):\n    s["train"] = RandomSampler(d)\ns = {"train": None}\nfill(s)\n',
+            's["train"]?',
+            id="filled by a function",
+        ),
+        pytest.param('s = {"dev": DistributedSampler(d)}\n', 's["train"]?', id="under another name"),
+    ],
+)
+def test_dicts_of_samplers_are_followed(text: str, sampler: str) -> None:
+    assert site(HEAD + text + 'DataLoader(d, sampler=s["train"])\n').sampler == sampler
+
+
+WRAPS = (
+    "class Turns:\n    def __init__(self, inner, n):\n        self.inner = inner\n"
+    "    def __iter__(self):\n        for batch in self.inner:\n            yield batch\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "sampler"),
+    [
+        ("Turns(DistributedSampler(d), 4)", "Turns(DistributedSampler)"),
+        ("Turns(BatchSampler(DistributedSampler(d), 4, True), 4)", "Turns(DistributedSampler)"),
+        ("Turns(BatchSampler(RandomSampler(d), 4, True), 4)", "Turns"),
+        ("Turns(s, 4)", "Turns"),
+    ],
+)
+def test_a_batch_sampler_around_one_that_shards_shards(given: str, sampler: str) -> None:
+    assert site(HEAD + WRAPS + f"DataLoader(d, batch_sampler={given})\n").sampler == f"batch_sampler={sampler}"
+
+
+def test_a_batch_sampler_that_does_not_iterate_what_it_is_made_with_is_its_own() -> None:
+    text = WRAPS.replace("in self.inner", "in cut(self.inner)")
+    assert site(HEAD + text + "DataLoader(d, batch_sampler=Turns(DistributedSampler(d), 4))\n").sampler.endswith(
+        "=Turns"
+    )
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "self.inner.sampler.set_epoch(3)",
+        "s = self.inner.sampler if n else self.inner\n        s.set_epoch(3)",
+    ],
+)
+def test_a_sampler_is_told_through_the_batch_samplers_around_it(told: str) -> None:
+    text = WRAPS.replace("        for batch", f"        {told}\n        for batch")
+    made = "BatchSampler(DistributedSampler(d), 4, True)"
+    assert len(site(HEAD + text + f"DataLoader(d, batch_sampler=Turns({made}, 4))\n").told) == 1
+
+
+def test_a_sampler_is_told_by_a_name_for_one_of_the_loaders_two() -> None:
+    text = (
+        "loader = DataLoader(d, sampler=DistributedSampler(d))\n"
+        "s = loader.batch_sampler.sampler if batched else loader.sampler\ns.set_epoch(3)\n"
+    )
+    assert len(site(HEAD + text).told) == 1
+
+
+def test_what_stands_behind_a_return_that_the_call_comes_to_is_not_made() -> None:
+    text = "def make(d, own, s=None):\n    if own:\n        return DistributedSampler(d)\n    return s\nmake(e, True)\n"
+    kinds = [[a.kind for a in site(HEAD + text + f"DataLoader(d, sampler=make(d, {own}))\n").arms] for own in (1, 0)]
+    assert kinds == [["distributed"], ["unknown"]]

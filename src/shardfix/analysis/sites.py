@@ -158,7 +158,7 @@ class Site:
 
     def sampler_flow(self, arm: Arm) -> Flow:
         """Where one sampler goes."""
-        return follow(self.module, arm.node)
+        return follow(self.module, arm.node, only=arm.by)
 
     @cached_property
     def ownership(self) -> Ownership:
@@ -306,6 +306,8 @@ class Site:
 
     def _of_one_process(self, arm: Arm) -> bool:
         """Whether an arm stands under a condition on the regime."""
+        if arm.alone:
+            return True
         tests = [arm.test] if arm.test is not None else []
         for node in (arm.node, *(d.statement for d in arm.definitions)):
             tests += [n.test for n in self.module.around(node) if isinstance(n, (ast.If, ast.IfExp))]

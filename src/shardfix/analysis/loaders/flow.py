@@ -9,7 +9,7 @@ from dataclasses import replace
 from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.decorators import gives_its_result
 from shardfix.analysis.code.module import Module, attribute_key
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import BATCH_SAMPLER, last_name
 from shardfix.analysis.code.objects import (
     crowded,
     field_of,
@@ -24,18 +24,19 @@ from shardfix.analysis.loaders.rebinding import Rebinding, rebindings, replaced
 from shardfix.analysis.loaders.uses import ANY, ITERATOR, Flow, Selector, State, Use, UseKind
 from shardfix.analysis.programs.accelerators import is_accelerator, is_prepare, is_trainer_hook
 
+_BATCHES = ["sampler", "batch_size", "drop_last"]
 _LIMIT = 4000  # steps; a value that goes further than this is reported as escaping
 
 
 def follow(
-    module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] = (), *, only: ast.expr | None = None
+    module: Module, origin: ast.expr, prepare_functions: tuple[str, ...] = (), *, only: tuple[ast.expr, ...] = ()
 ) -> Flow:
     """Follow the value of ``origin`` through names, attributes, containers, parameters, returns and files.
 
     Args:
-        only: of the calls that get the value from one function (the reads, of a property) the one to follow.
+        only: of the calls that get the value from one function (the reads, of a property) those to follow.
     """
-    if only is not None:
+    if only:
         return _follow(module, origin, prepare_functions, only)
     known = module.project.flows if module.project is not None else {}
     if (origin, prepare_functions) not in known:
@@ -43,7 +44,9 @@ def follow(
     return known[origin, prepare_functions]
 
 
-def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...], only: ast.expr | None = None) -> Flow:
+def _follow(
+    module: Module, origin: ast.expr, prepare_functions: tuple[str, ...], only: tuple[ast.expr, ...] = ()
+) -> Flow:
     walker = _Walker(module, prepare_functions, only)
     walker.push(State(origin))
     steps = 0
@@ -56,7 +59,7 @@ def _follow(module: Module, origin: ast.expr, prepare_functions: tuple[str, ...]
 
 
 class _Walker:
-    def __init__(self, module: Module, prepare_functions: tuple[str, ...], only: ast.expr | None = None) -> None:
+    def __init__(self, module: Module, prepare_functions: tuple[str, ...], only: tuple[ast.expr, ...] = ()) -> None:
         self.module = module  # answers for the nodes of every file
         self.only = only
         self.prepare_functions = prepare_functions
@@ -374,8 +377,9 @@ class _Walker:
         return variable, (sum(m.parameter_of(function, call, a) is None for a in before),)
 
     def named(self, s: State, call: ast.Call, argument: ast.AST) -> bool:
-        """A value put into a named tuple or a namespace is got at by position and by its field's name."""
-        names = named_fields(self.module, call)
+        """A value put into a named tuple or a namespace is got at by position and by its field's name, a sampler in a
+        BatchSampler by the name of its attribute."""
+        names = _BATCHES if BATCH_SAMPLER in self.module.callee(call) else named_fields(self.module, call)
         if names is None or (isinstance(argument, ast.keyword) and argument.arg is None):
             return False
         if isinstance(argument, ast.keyword):
@@ -463,7 +467,7 @@ class _Walker:
             return
         through = [c for c in s.calls if function in m.called_functions(c)]
         callers = through or m.callers(function)
-        for call in [self.only] if isinstance(self.only, ast.Call) and self.only in callers else callers:
+        for call in [c for c in callers if c in self.only] or callers:
             calls = tuple(c for c in s.calls if c not in through)
             self.push(replace(s.at(call, access), calls=calls))
         decorators = [last_name(d) for d in getattr(function, "decorator_list", [])]
@@ -471,7 +475,7 @@ class _Walker:
         if any(d in ("property", "cached_property") for d in decorators) and cls is not None:
             name = getattr(function, "name", "")
             loads = self.loads(cls, name)
-            for load in [self.only] if self.only in loads and self.only is not None else loads:
+            for load in [node for node in loads if node in self.only] or loads:
                 self.push(s.at(load, access))
             return
         if not callers or is_trainer_hook(m.home(function), function):

@@ -300,10 +300,16 @@ def tells(module: Module, call: SetEpoch, loader: Flow, sampler: Flow | None) ->
     receivers = [call.receiver]
     if isinstance(call.receiver, ast.Name):
         definitions = module.bindings.reaching(call.receiver)
-        receivers += [d.value for d in definitions if d.kind == "assign" and d.value is not None and d.index is None]
+        values = [d.value for d in definitions if d.kind == "assign" and d.value is not None and d.index is None]
+        receivers += [side for value in values for side in _sides(value)]
     if any(_reaches(receiver, loader, sampler) for receiver in receivers):
         return True
     return _passed_on(module, call, loader, sampler)
+
+
+def _sides(value: ast.expr) -> list[ast.expr]:
+    """What a conditional expression may be."""
+    return [*_sides(value.body), *_sides(value.orelse)] if isinstance(value, ast.IfExp) else [value]
 
 
 def _reaches(receiver: ast.expr, loader: Flow, sampler: Flow | None) -> bool:

@@ -39,7 +39,9 @@ class Making:
 def makings(module: Module, construction: ast.expr, samplers: Sequence[ast.expr]) -> list[Making]:
     """Each loader that a construction makes, where it stands in a function that several calls run."""
     return [
-        Making(node, follow(module, construction, only=node), tuple(follow(module, s, only=node) for s in samplers))
+        Making(
+            node, follow(module, construction, only=(node,)), tuple(follow(module, s, only=(node,)) for s in samplers)
+        )
         for node in _makers(module, construction)
     ]
 

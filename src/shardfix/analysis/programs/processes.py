@@ -187,7 +187,7 @@ def distributed_test(test: ast.expr) -> bool | None:
                 return isinstance(op, (ast.NotEq, ast.Gt)) if isinstance(op, (ast.Eq, ast.NotEq, ast.Gt)) else None
             if value == 0 and isinstance(op, ast.GtE):
                 return True
-        if is_world_size(left) or name_of(left) in ("n_gpu", "num_gpus", "device_count", "ngpus"):
+        if is_world_size(left) or name_of(left).lower() in ("n_gpu", "num_gpus", "device_count", "ngpus"):
             if value == 1 and isinstance(op, (ast.Gt, ast.NotEq)):
                 return True
             if value == 1 and isinstance(op, (ast.Eq, ast.LtE)):
