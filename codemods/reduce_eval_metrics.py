@@ -91,7 +91,8 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
     gathered = [(s, gathered_for_metrics(s, frozenset().union(*loops.values()) - loops[s])) for s in prepared]
     means = [averaged_over_ranks(s, g if isinstance(g, Change) else None) for s, g in gathered]
     told = [gathered_rows(s) for s in prepared]
-    changes = [m for m in (*made, *means, *(g for _, g in gathered), *told) if isinstance(m, Change)]
+    alone = [g for (_, g), mean in zip(gathered, means, strict=True) if mean is None]
+    changes = [m for m in (*made, *means, *alone, *told) if isinstance(m, Change)]
     right = [(s.location, right_but_for(s, g if isinstance(g, str) else "")) for s, g in gathered]
     return Planned(tuple(changes), refused, tuple(right))
 
