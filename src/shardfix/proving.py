@@ -42,6 +42,8 @@ _EXPECTED = {
 _METRICS = ("SHD305", "SHD306", "SHD506", "SHD507", "SHD508", "SHD509")
 # Those that mend some of the values of a loop only.
 _PARTIAL = ("SHD507", "SHD509")
+# Those that leave a metric as it is: why one is unsafe is what becomes of it.
+_APART = ("SHD302",)
 _REDUNDANT = ("SHD101", "SHD102", "SHD103")
 
 
@@ -102,9 +104,17 @@ def prove_changes(before: Project, staged: Staged, verifier: Verifier, root: str
                 recipes.append(made)
                 run[made.site] = pair[0]
     proofs.extend(_run(recipes, run, verifier))
-    proofs = with_metrics(proofs, metrics, verifier)
+    parts = {str(loc): c.reason for c in staged.plan.changes if c.codes[0] in _APART for loc in c.sites}
+    proofs = [_of_a_part(proof, parts.get(proof.site, "")) for proof in with_metrics(proofs, metrics, verifier)]
     order = {str(location): i for i, location in enumerate(loc for c in staged.plan.changes for loc in c.sites)}
     return sorted(proofs, key=lambda p: order.get(p.site, len(order)))
+
+
+def _of_a_part(proof: Proof, reason: str) -> Proof:
+    """A proof of a loader whose metric is, by the change's own words, not that of one process: that is not proven."""
+    if not reason or proof.verdict != "proven":
+        return proof
+    return replace(proof, verdict="unproven", reasons=(f"its metric is not proven: {reason}", *proof.reasons))
 
 
 def prove_sites(plan: Plan, verifier: Verifier, root: str = "") -> list[Proof]:

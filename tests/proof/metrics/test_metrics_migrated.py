@@ -150,3 +150,35 @@ def test_a_gather_for_metrics_is_proven_by_the_metric_of_one_process(tmp_path: P
     assert proof.verdict == "proven"
     assert proof.reasons[0].startswith("2 and 3 ranks get the metric of one process")
     assert any(line.startswith(fault) for line in proof.told), proof.told
+
+
+# What a class of another library keeps is not followed, so that nothing puts it together from all ranks.
+NOT_REDUCED = (
+    PROGRAM.replace("import torch\n", "import kept\nimport torch\n", 1)
+    .replace("    correct = total = 0\n", "    rows = kept.Rows()\n")
+    .replace("        correct += (model(x).argmax(1) == label).sum().item()\n", "        rows.put(model(x), label)\n")
+    .replace("        total += label.size(0)\n", "")
+    .replace("return correct / total", "return rows.best()")
+)
+
+
+def test_a_loader_that_is_shared_out_does_not_prove_a_metric_that_becomes_a_part(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(NOT_REDUCED)
+    config = Config(tmp_path, Options(sanitizer="off", unsafe=True))
+    result = migrate([], config=config, write=False, verify="yes", timeout=100)
+    assert [(c.codes[0], c.tier) for c in result.changes] == [("SHD302", "unsafe")]
+    (proof,) = result.proofs
+    assert proof.verdict == "unproven"
+    assert proof.reasons[0] == (
+        "its metric is not proven: the metric is not reduced across ranks: sharded, each rank's covers its own share"
+        " only"
+    )
+
+
+def test_a_loader_whose_metric_is_said_to_be_exact_is_proven_as_it_is_read(tmp_path: Path) -> None:
+    told = NOT_REDUCED.replace("batch_size=2)", "batch_size=2)  # shardfix: metric=exact")
+    (tmp_path / "train.py").write_text(told)
+    config = Config(tmp_path, Options(sanitizer="off"))
+    result = migrate([], config=config, write=False, verify="yes", timeout=100)
+    assert [(c.codes[0], c.tier) for c in result.changes] == [("SHD302", "safe")]
+    assert [proof.verdict for proof in result.proofs] == ["proven"]
