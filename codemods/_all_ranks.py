@@ -110,10 +110,10 @@ def is_offered(site: Site) -> bool:
 def _let_in(site: Site) -> LetIn | Hindrance:
     """How all ranks are let in, the other loaders that its loops go over understood as well."""
     for other in other_loaders(site):
-        home = site.module.home(other)
-        sibling = next((s for s in site.siblings if s is not site and other in s.flow.aliases), None)
+        home = site.module.home(other.chosen)
+        sibling = next((s for s in site.siblings if s is not site and other.node in s.flow.aliases), None)
         if sibling is None or unfit(sibling) or isinstance(let_all_in([sibling]), Hindrance):
-            return Hindrance("its loop also goes over another loader", home.evidence(other))
+            return Hindrance("its loop also goes over another loader", home.evidence(other.chosen))
     return let_all_in([site])
 
 

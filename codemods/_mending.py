@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 
 from shardfix.codemods._sharding import changes, dealt_tasks
 
-from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER
 from shardfix.analysis.code.spelling import below_imports
@@ -19,6 +18,7 @@ from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.lengths import measured
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.ordering import by_order
+from shardfix.analysis.metrics.origins import Origin, origins
 from shardfix.analysis.metrics.reread import reread
 from shardfix.analysis.metrics.single import takes_one, understand_single
 from shardfix.analysis.metrics.splits import drawn_anew
@@ -183,7 +183,7 @@ def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
         return f"it is not sure: {found.doubts[0]}", found.evidence
     if found.inexact:
         return f"its value would not be quite that of one process ({found.inexact[0]})", found.evidence
-    others = [site.module.home(other).evidence(other) for other in other_loaders(site)]
+    others = [site.module.home(other.chosen).evidence(other.chosen) for other in other_loaders(site)]
     if others:
         where = others[0].location
         return f"its loop also goes over another loader ({where.path}:{where.line})", tuple(others[:1])
@@ -203,28 +203,10 @@ def without_padding(site: Site) -> list[Edit]:
     return [edit, _imported(module, "unpadded")]
 
 
-def other_loaders(site: Site) -> Iterator[ast.expr]:
-    """What else the loops over a loader go over: what other callers give, other assignments."""
+def other_loaders(site: Site) -> Iterator[Origin]:
+    """What else the loops over a loader may go over: what other callers give, other assignments, items, attributes."""
     for use in site.flow.of("iterate"):
-        for node in use.via:
-            module = site.module.home(node)
-            definitions = list(module.bindings.reaching(node))
-            cls = module.class_of(node)
-            own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-            if not definitions and own and isinstance(node, ast.Attribute) and cls is not None:
-                definitions = module.attribute_values(cls, node.attr)
-            for d in definitions:
-                if d.kind == "parameter" and isinstance(d.scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    given = [argument_of(module, d.scope, call, d.key) for call in module.callers(d.scope)]
-                    yield from (g for g in given if g is not None and not _is(site, g))
-                elif d.kind == "assign" and d.value is not None and d.index is None and not _is(site, d.value):
-                    yield d.value
-
-
-def _is(site: Site, node: ast.expr) -> bool:
-    if node in site.flow.aliases or node is site.call or (isinstance(node, ast.Constant) and node.value is None):
-        return True
-    return any(n in site.flow.aliases or n is site.call for n in ast.walk(node))
+        yield from origins(site.module, use.state, site.call, site.options.prepare_functions)
 
 
 # -- the loader -----------------------------------------------------------------------------------------------

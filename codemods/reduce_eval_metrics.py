@@ -66,7 +66,7 @@ def together(sites: Sequence[Site], found: dict[Location, Mended]) -> Iterable[l
         group = {location}
         site = by_location[location]
         for other in other_loaders(site):
-            sibling = next((s for s in sites if s is not site and other in s.flow.aliases), None)
+            sibling = next((s for s in sites if s is not site and other.node in s.flow.aliases), None)
             if sibling is None or sibling.location not in found:
                 hindered.add(location)
             else:

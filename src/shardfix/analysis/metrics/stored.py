@@ -71,6 +71,11 @@ class Stored:
         """Where an attribute of this name is read."""
         return [load for m in together(self.module) for load in m.attribute_loads.get(name, ())]
 
+    def of_file(self, name: str, home: Module) -> list[ast.expr]:
+        """What is put under a name of a file otherwise than by its name: ``globals()["x"] = ..``, ``module.x = ..``"""
+        owned = [p for p in self._of(name) if p.owner is not None]
+        return [p.value for p in owned if p.owner is not None and _is_file(self.module.home(p.owner), p.owner, home)]
+
     def outside(self, name: str, classes: list[ast.ClassDef]) -> list[ast.expr]:
         """What is put under a name of objects that may be of these classes, but by their own methods."""
         puts = [p for p in self._of(name) if p.owner is not None and not p.item and ast.unparse(p.owner) != "self"]
@@ -81,6 +86,12 @@ class Stored:
             if not is_settings(put.owner) and (not seen or set(seen) & set(classes)):
                 found.append(put.value)
         return found
+
+
+def _is_file(module: Module, owner: ast.expr, home: Module) -> bool:
+    if module is home and isinstance(owner, ast.Call):
+        return last_name(owner.func) in ("globals", "vars") and not owner.args
+    return home.name in module.qualify(owner) and isinstance(owner, (ast.Name, ast.Attribute))
 
 
 def is_settings(node: ast.expr) -> bool:
