@@ -12,7 +12,7 @@ from shardfix.analysis.answers import Answers, Question, settle_owner, settle_ro
 from shardfix.analysis.code.arguments import Arguments, partial_behind
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import DATA_LOADER
+from shardfix.analysis.code.names import DATA_LOADER, MONAI_LOADERS
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.loaders.constructors import class_named, constructed, deviation, forwarded
 from shardfix.analysis.loaders.flow import Flow, follow
@@ -382,8 +382,18 @@ def _kind(module: Module, call: ast.Call, subclasses: frozenset[str]) -> tuple[K
         return "subclass", "which class it is, is not seen"
     derived = [class_named(module, call, name) for name in sorted(loaders - {DATA_LOADER})]
     whys = [deviation(module, cls) if cls is not None else "the class is not seen" for cls in derived]
+    if len(call.args) > 1 and _of_monai(module, call):
+        whys.append("MONAI's loader takes num_workers by position where torch's takes batch_size")
     why = next((w for w in whys if w), "")
     return ("subclass" if why else "torch"), why
+
+
+def _of_monai(module: Module, call: ast.Call) -> bool:
+    """Whether a call may construct MONAI's DataLoader, which is known by the name of torch's."""
+    func = call.func
+    if isinstance(func, ast.Name):
+        return any(d.module in MONAI_LOADERS for d in module.bindings.reaching(func))
+    return isinstance(func, ast.Attribute) and any(q.startswith("monai") for q in module.qualify(func.value))
 
 
 def _only_called(module: Module, made: ast.Call) -> bool:

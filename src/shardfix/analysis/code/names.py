@@ -58,6 +58,10 @@ for _module in _DATA_MODULES:
         _CANONICAL[f"{_module}.{_known.rsplit('.', 1)[1]}"] = _known
     for _name in ("IterableDataset", "Subset", "random_split", "TensorDataset", "ConcatDataset", "Dataset"):
         _CANONICAL[f"{_module}.{_name}"] = f"torch.utils.data.{_name}"
+# MONAI's class adds a collate function and seeds for its workers, and samples as torch's does (MONAI 1.x); its
+# second argument by position is num_workers.
+MONAI_LOADERS = ("monai.data.DataLoader", "monai.data.dataloader.DataLoader")
+_CANONICAL |= dict.fromkeys(MONAI_LOADERS, DATA_LOADER)
 _CANONICAL["accelerate.accelerator.Accelerator"] = ACCELERATOR
 for _prefix in ("accelerate.data_loader", "accelerate"):
     _CANONICAL[f"{_prefix}.prepare_data_loader"] = "accelerate.data_loader.prepare_data_loader"

@@ -46,9 +46,11 @@ _REDUCTIONS = frozenset(
         "gather_all_tensors",
         "nested_gather",
         "sync_across_gpus",
+        "sync_and_compute",
     }
 )
 _OWN = frozenset({"shardfix_evaluation", "evaluation"})
+_RESULTS = frozenset({"compute", "aggregate", "get_buffer"})  # of metrics that gather by themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +190,7 @@ def is_reduction(module: Module, call: ast.Call) -> bool:
         if any(q.startswith("torch.distributed.") for q in module.callee(call)):
             return True
         return isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value)
-    return name == "compute" and isinstance(call.func, ast.Attribute) and gathers_itself(module, call.func.value)
+    return name in _RESULTS and isinstance(call.func, ast.Attribute) and gathers_itself(module, call.func.value)
 
 
 def keeps_whole(module: Module, call: ast.Call) -> bool:
@@ -198,7 +200,7 @@ def keeps_whole(module: Module, call: ast.Call) -> bool:
 
 def gathers_itself(module: Module, metric: ast.expr) -> bool:
     """Whether a metric object combines the ranks' parts by itself: one that torchmetrics makes, unless it is told not
-    to, or one of ``evaluate`` that is told the number of processes."""
+    to, one of ``evaluate`` that is told the number of processes, one of ignite's, or MONAI's that cumulate."""
     definitions = list(module.bindings.reaching(metric))
     cls = module.class_of(metric)
     if not definitions and isinstance(metric, ast.Attribute) and cls is not None:
@@ -218,7 +220,11 @@ def _gathers(module: Module, call: ast.Call) -> bool:
     if any(q.startswith("torchmetrics.") for q in module.callee(call)):
         alone = told.get("sync_on_compute")
         return not (isinstance(alone, ast.Constant) and alone.value is False)
-    return "num_process" in told
+    if any(q.startswith("ignite.metrics.") for q in module.callee(call)):
+        return True  # compute() all-reduces what is declared so (ignite 0.5)
+    monai = [q.rpartition(".")[2] for q in module.callee(call) if q.startswith("monai.metrics.")]
+    # aggregate() and get_buffer() gather (MONAI 1.x); the classes in Metric derive from Cumulative
+    return "num_process" in told or any(name.startswith("Cumulative") or name.endswith("Metric") for name in monai)
 
 
 def _gathered(module: Module, function: ast.AST) -> Evidence | None:
