@@ -146,10 +146,7 @@ def _is_place(values: Values, index: ast.expr) -> bool:
     """Whether an index is the number that a loop over the samples counts."""
     if not isinstance(index, ast.Name):
         return False
-    return all(
-        d.kind == "loop" and bound(values, d).kind in ("place", "sample")
-        for d in values.module.bindings.reaching(index)
-    )
+    return all(d.kind == "loop" and bound(values, d).kind == "place" for d in values.module.bindings.reaching(index))
 
 
 def _shape(values: Values, node: ast.Subscript) -> Value | None:

@@ -51,7 +51,8 @@ def _part(values: Values, iterable: ast.expr, index: int | None) -> Value:
         name = last_name(iterable.func)
         if name == "enumerate" and iterable.args:
             inner = iterated(values, iterable.args[0])
-            per_sample = inner.kind in ("sample", "output")
+            starts = [*iterable.args[1:], *(k.value for k in iterable.keywords)]
+            per_sample = inner.kind in ("sample", "output") and all(is_zero(s) for s in starts)
             if index == 0:
                 return Value("place") if per_sample else CONSTANT if inner.kind == "constant" else UNKNOWN
             return inner
@@ -70,6 +71,11 @@ def _part(values: Values, iterable: ast.expr, index: int | None) -> Value:
             key = iterable.func.attr == "keys" or (iterable.func.attr == "items" and index == 0)
             return CONSTANT if key else SAMPLES
     return iterated(values, iterable)
+
+
+def is_zero(node: ast.expr) -> bool:
+    """Whether a number is a plain nothing."""
+    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def iterated(values: Values, iterable: ast.expr) -> Value:
