@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardfix.codemods._by_hand import counted_along, cut_off
 from shardfix.codemods._own_means import left_alone, own_means
 from shardfix.codemods._sharding import is_streaming
+from shardfix.codemods._split_data import undispatched
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
@@ -76,6 +77,12 @@ def kept(site: Site, gather: Gather) -> Kept | None:
     line = gather.call.lineno
     if last_name(gather.call.func) != "gather" or len(gather.call.args) != 1:
         return None
+    if is_streaming(site) and undispatched(site):
+        return Kept(
+            "a stream is prepared with dispatch_batches=False: each rank fills its own last batch, and "
+            "gather_for_metrics drops nothing of it",
+            "let rank 0 deal it out (dispatch_batches=True), or gather the samples' numbers and keep each once",
+        )
     values = Values(module, gather.loop, gather.loop)
     given = gather.call.args[0]
     if _repeats(values, given):

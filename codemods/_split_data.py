@@ -11,6 +11,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.cuts import cut_in
 from shardfix.analysis.model import Evidence, Finding
+from shardfix.analysis.programs.configured import Settings
 from shardfix.analysis.programs.processes import is_rank
 from shardfix.analysis.sites import Site
 
@@ -52,6 +53,13 @@ def streams(site: Site) -> Iterator[Finding]:
                 (module.evidence(site.call),),
                 "Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=False))",
             )
+
+
+def undispatched(site: Site) -> bool:
+    """Whether each rank reads a prepared stream for itself: ``dispatch_batches=False``, where rank 0 deals out by
+    default (accelerate 1.15: of 21 samples in batches of 4 on two ranks, gather_for_metrics gives 24 then, else 21)."""
+    near = [site.module, *(site.module.home(use.node) for use in site.flow.of("prepare"))]
+    return Settings(near).of("dispatch_batches").value is False
 
 
 def split_twice(site: Site, again: str) -> Iterator[Finding]:
