@@ -1,4 +1,4 @@
-"""gather_for_metrics is offered for a stream only where rank 0 deals it out: of what each rank reads it drops nothing."""
+"""gather_for_metrics is offered for a stream only where rank 0 deals it out: else it drops nothing."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_why_nothing_would_be_dropped_is_said() -> None:
     (report,) = planned(TEXT.format("IterableDataset", ALONE)).reports
     assert report.why == (
         "gather() keeps the samples that prepare() repeats to fill the last batch: they are counted twice; a stream is "
-        "prepared with dispatch_batches=False: each rank fills its own last batch, and gather_for_metrics drops nothing "
-        "of it"
+        "prepared with dispatch_batches=False: each rank fills its own last batch, and gather_for_metrics drops "
+        "nothing of it"
     )
