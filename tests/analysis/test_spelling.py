@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from loaders import module
 
-from shardfix.analysis.code.spelling import spell_distributed_package, spell_distributed_sampler, spell_subset
+from shardfix.analysis.code.spelling import (
+    below_imports,
+    spell_distributed_package,
+    spell_distributed_sampler,
+    spell_subset,
+)
 from shardfix.rewrite.edits import AddImport
 
 SAMPLER = "from torch.utils.data.distributed import DistributedSampler\n"
@@ -75,3 +80,29 @@ def test_the_subset_s_name() -> None:
     assert [type(e) for e in made[1]] == [AddImport]
     found = module("class Subset: ...\nf()\n")
     assert spell_subset(found, found.calls[0]) is None
+
+
+_TORCH = "import torch\nfrom torch.utils.data import DataLoader\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "last"),
+    [
+        ("import net\n", "import late"),
+        ("\nimport sys\nsys.path.append('..')\nlogger = logging.getLogger(__name__)\nimport net\n\n", "import late"),
+        ("try:\n    import apex\nexcept ImportError:\n    apex = None\n", "import late"),
+        ("if is_ray():\n    from ray import tune\n", "import late"),
+        ("val_loader = DataLoader([1])\n", "DataLoader"),
+        ("train, val = get_loaders()\n", "DataLoader"),
+        ("for x in y:\n    pass\n", "DataLoader"),
+        ("class A:\n    pass\n", "DataLoader"),
+        ("if __name__ == '__main__':\n    main()\n", "DataLoader"),
+        ("a = 1\nb = 2\nc = 3\nd = 4\n", "DataLoader"),
+    ],
+    ids=["one block", "set up", "tried", "asked", "a loader", "loaders", "a loop", "a class", "run", "much"],
+)
+def test_a_module_of_the_projects_own_is_imported_below_all_imports_at_the_top(between: str, last: str) -> None:
+    text = _TORCH + between + "import late\nx = 1\n"
+    where = below_imports(module(text))
+    assert where is not None
+    assert text[where.start : where.end].endswith(last)

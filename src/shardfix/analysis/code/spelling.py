@@ -6,8 +6,11 @@ import ast
 from collections.abc import Sequence
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, canonical
+from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, canonical, last_name
 from shardfix.rewrite.edits import AddImport, Edit, Span
+
+_BETWEEN = 3  # statements between two imports that are still one head of a file
+_SETTING_UP = (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign, ast.AnnAssign, ast.If, ast.Try, ast.Pass, ast.Raise)
 
 
 def free_name(module: Module, node: ast.AST, candidates: Sequence[str]) -> str | None:
@@ -136,16 +139,32 @@ def beside(module: Module) -> Span | None:
 
 
 def below_imports(module: Module) -> Span | None:
-    """The span of the last import of the block that imports DataLoader: local modules are imported below it."""
+    """The span of the last import at the top of a file that imports DataLoader: local modules are imported below it.
+
+    A few statements may stand between two imports (``sys.path.append(..)``, a logger): not one that makes a loader.
+    """
     first = _importing(module, ("DataLoader", "DistributedSampler")) or _importing(module, ())
     if first is None:
         return None
-    last = first
+    last, between = first, 0
     for statement in module.tree.body[module.tree.body.index(first) + 1 :]:
-        if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            last, between = statement, 0
+            continue
+        between += 1
+        if between > _BETWEEN or not _sets_up(statement):
             break
-        last = statement
     return module.source.span(last)
+
+
+def _sets_up(statement: ast.stmt) -> bool:
+    """Whether a statement between imports only sets something up, and makes no loader."""
+    nodes = list(ast.walk(statement))
+    if any(isinstance(n, ast.stmt) and not isinstance(n, _SETTING_UP) for n in nodes):
+        return False
+    if any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes if isinstance(statement, ast.If)):
+        return False
+    return not any("loader" in last_name(n.func).lower() for n in nodes if isinstance(n, ast.Call))
 
 
 def _importing(module: Module, names: tuple[str, ...]) -> ast.stmt | None:
