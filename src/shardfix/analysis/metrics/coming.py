@@ -18,7 +18,7 @@ from shardfix.analysis.metrics.callees import runs_the_same
 from shardfix.analysis.metrics.catching import fails_everywhere
 from shardfix.analysis.metrics.going_by_rank import differs
 from shardfix.analysis.metrics.running import what_runs
-from shardfix.analysis.metrics.steps import Step, steps
+from shardfix.analysis.metrics.steps import Step, ends_inside, steps
 from shardfix.analysis.metrics.stored import Stored
 
 _DEPTH = 8  # callers of callers
@@ -75,6 +75,10 @@ class _Way:
     def to(self, node: ast.AST, depth: int = 0) -> Away | None:
         """What may keep a rank from a node."""
         module = self.module.home(node)
+        ended = ends_inside(module, node) if node is self.loop else None
+        if ended is not None:
+            words = " ".join(ast.unparse(ended).split())[:60]
+            return Away(ended, f"`{words}` may end one rank in the middle of its batches, for which the others wait")
         for step in steps(module, node):
             away = self._taken(module, step)
             if away is not None:

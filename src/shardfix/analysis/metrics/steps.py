@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import calls_within, children, walk
+from shardfix.analysis.metrics.ending import EndKind, end_of, gives_up, may_end, sets_a_timer
 from shardfix.analysis.programs.processes import distributed_test
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -23,7 +25,6 @@ _WHOLE = (
     *(ast.Dict, ast.JoinedStr, ast.FormattedValue, ast.NamedExpr),
 )
 _TAKES_ALL = frozenset({"list", "tuple", "set", "dict", "sorted", "sum", "max", "min", "mean", "fsum", "join", "array"})
-_LEAVES = ("exit", "_exit", "quit")
 # Contexts in which every rank does what it does without them: none waits, and none gets over an exception.
 _CONTEXTS = frozenset(
     {
@@ -83,12 +84,12 @@ def _through(module: Module, outer: ast.AST, previous: ast.AST) -> Iterator[Step
         if previous is not outer.test:
             yield Step(outer.test, "test")
         if previous in outer.orelse:
-            yield from _leaving(outer.body, turns=True)
+            yield from _leaving(module, outer.body, turns=True)
     elif isinstance(outer, ast.For):
         if previous is not outer.iter:
             yield Step(outer, "turns")
         if previous in outer.orelse:
-            yield from _leaving(outer.body, turns=True)
+            yield from _leaving(module, outer.body, turns=True)
     elif isinstance(outer, ast.BoolOp):
         for value in outer.values[: next((i for i, v in enumerate(outer.values) if v is previous), 0)]:
             yield Step(value, "test")
@@ -220,20 +221,6 @@ def _tried(module: Module, outer: ast.AST, previous: ast.AST) -> Iterator[Step]:
         yield Step(outer, "unknown", "it is run where an exception is raised on one rank as well")
 
 
-def gives_up(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the program, or raises again."""
-    caught = ast.unparse(handler.type) if handler.type is not None else ""
-    if caught and all(n in ("KeyboardInterrupt", "SystemExit") for n in re.findall(r"\w+", caught)):
-        return True
-    last = handler.body[-1]
-    return isinstance(last, ast.Raise) or _ends(last)
-
-
-def _ends(statement: ast.AST) -> bool:
-    value = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(value, ast.Call) and last_name(value.func) in _LEAVES
-
-
 # -- what stands before, and behind in a loop ---------------------------------------------------------------------
 
 
@@ -241,9 +228,10 @@ def _beside(module: Module, statement: ast.stmt, outer: ast.AST) -> Iterator[Ste
     """What of the block of a statement keeps a rank from it: statements before it, and in a loop those behind it."""
     block = module.block(statement)
     place = block.index(statement) if statement in block else 0
-    yield from _leaving(block[:place], turns=True)
+    yield from _leaving(module, block[:place], turns=True)
     if isinstance(outer, _Loop) and statement in outer.body:
-        yield from _leaving([*block[place + 1 :], *([statement] if place < len(block) else [])], turns=False)
+        behind = [*block[place + 1 :], *([statement] if place < len(block) else [])]
+        yield from _leaving(module, behind, turns=False)
     yield from (step for s in block[:place] for step in _ended_within(module, s))
     waits = [s for s in block[:place] if _waits_by_rank(module, s)]
     if len(waits) % 2 and any(_waits_by_rank(module, s) for s in block[place + 1 :]):
@@ -252,12 +240,64 @@ def _beside(module: Module, statement: ast.stmt, outer: ast.AST) -> Iterator[Ste
 
 def _ended_within(module: Module, statement: ast.stmt) -> Iterator[Step]:
     """The conditions under which a function that a statement calls ends the program, and not for a failure."""
-    for function in _called(module, statement):
-        home = module.home(function)
-        if "exit(" in home.text or "quit(" in home.text:
-            for n in walk(function):
-                if _ends(n) and not _with_a_code(n):
-                    yield from steps(home, n)
+    if isinstance(statement, (*_Function, ast.ClassDef)):
+        return
+    for call in calls_within(statement):
+        if sets_a_timer(module, call):
+            yield Step(call, "unknown", "what comes after a time comes to each rank in another place")
+        ends = [e for f in module.called_functions(call) if (e := _ends_in(module.home(f), f)) is not None]
+        way = _up_to(module, call, statement) if ends else None
+        if way is not None:
+            yield from (step for found in (way, *ends) for step in found)
+
+
+# What is asked about is known to end nothing by itself.
+_ENDS: WeakKeyDictionary[Module, dict[ast.AST, list[Step] | None]] = WeakKeyDictionary()
+
+
+def _ends_in(home: Module, function: ast.AST) -> list[Step] | None:
+    """The conditions under which a function or what it calls ends the program; None where nothing in it does."""
+    known = _ENDS.setdefault(home, {})
+    if function in known or not may_end(home):
+        return known.get(function)
+    known[function] = None
+    found: list[Step] | None = None
+    for n in walk(function):
+        if isinstance(n, (ast.Raise, ast.Call)) and home.function(n) is function:
+            within: list[list[Step]] = []
+            if end_of(home, n) == "leaves":
+                within = [[]]
+            elif isinstance(n, ast.Call):
+                within = [e for f in home.called_functions(n) if (e := _ends_in(home.home(f), f)) is not None]
+            if within:
+                found = [*(found or []), *steps(home, n), *(step for steps_ in within for step in steps_)]
+    known[function] = found
+    return found
+
+
+def ends_inside(module: Module, loop: ast.AST) -> ast.AST | None:
+    """What in a loop ends the rank that comes to it without a failure."""
+    for n in walk(loop):
+        if isinstance(n, (ast.Raise, ast.Call)) and end_of(module, n) == "leaves":
+            return n
+        called = module.called_functions(n) if isinstance(n, ast.Call) else []
+        if any(_ends_in(module.home(f), f) is not None for f in called):
+            return n
+    return None
+
+
+def _up_to(module: Module, call: ast.Call, statement: ast.AST) -> list[Step] | None:
+    """What leads to a call within a statement; None where it is not run there."""
+    found: list[Step] = []
+    previous: ast.AST = call
+    for outer in module.around(call):
+        if isinstance(outer, (*_Function, ast.ClassDef)):
+            return None
+        found += _through(module, outer, previous) if previous is not statement else []
+        if outer is statement or previous is statement:
+            break
+        previous = outer
+    return found
 
 
 def _waits_by_rank(module: Module, statement: ast.stmt) -> bool:
@@ -285,17 +325,17 @@ def _is_barrier(statement: ast.If) -> bool:
     return waits and any(distributed_test(p) is None and "is_available" not in ast.unparse(p) for p in parts)
 
 
-def _leaving(statements: Iterable[ast.stmt], *, turns: bool) -> Iterator[Step]:
+def _leaving(module: Module, statements: Iterable[ast.stmt], *, turns: bool) -> Iterator[Step]:
     """The conditions under which statements go no further, or go to the next turn.
 
     Args:
         turns: whether to go on to the next turn leaves what is asked for.
     """
     for s in statements:
-        yield from _leavers(s, [], loops=0, turns=turns)
+        yield from _leavers(module, s, [], loops=0, turns=turns)
 
 
-def _leavers(node: ast.AST, way: list[Step], *, loops: int, turns: bool) -> Iterator[Step]:
+def _leavers(module: Module, node: ast.AST, way: list[Step], *, loops: int, turns: bool) -> Iterator[Step]:
     """What leads to each statement within a node that goes no further.
 
     Args:
@@ -308,44 +348,47 @@ def _leavers(node: ast.AST, way: list[Step], *, loops: int, turns: bool) -> Iter
     stops = (isinstance(node, ast.Break) and not loops) or (turns and isinstance(node, ast.Continue) and not loops)
     if returns or stops:
         yield from way
-        return
-    if isinstance(node, ast.Raise) or _ends(node) or isinstance(node, ast.Assert):
-        fails = isinstance(node, (ast.Raise, ast.Assert)) or _with_a_code(node)
-        mine = [*way, Step(node.test, "test")] if isinstance(node, ast.Assert) else way
-        if fails:  # what started the ranks ends them all
-            yield from (Step(s.node, "dies") for s in mine if s.kind == "test")
-        else:
-            yield from mine
-        return
-    if isinstance(node, ast.If):
+    elif isinstance(node, ast.Assert):
+        yield from _ended([*way, Step(node.test, "test")], "fails")
+    elif isinstance(node, ast.Raise):
+        yield from _ended(way, end_of(module, node))
+    elif isinstance(node, ast.If):
         for s in (*node.body, *node.orelse):
-            yield from _leavers(s, [*way, Step(node.test, "test")], loops=loops, turns=turns)
+            yield from _leavers(module, s, [*way, Step(node.test, "test")], loops=loops, turns=turns)
     elif isinstance(node, _Loop):
         asked = Step(node.test, "test") if isinstance(node, ast.While) else Step(node, "turns")
         for s in node.body:
-            yield from _leavers(s, [*way, asked], loops=loops + 1, turns=turns)
+            yield from _leavers(module, s, [*way, asked], loops=loops + 1, turns=turns)
+        whole = [*way, asked, *(_leaving(module, node.body, turns=False) if node.orelse else ())]
         for s in node.orelse:
-            yield from _leavers(s, [*way, asked], loops=loops, turns=turns)
+            yield from _leavers(module, s, whole, loops=loops, turns=turns)
     elif isinstance(node, ast.ExceptHandler):
         why = "where an exception is raised on one rank only, that rank goes no further here"
         for s in node.body:
-            yield from _leavers(s, [*way, Step(node, "unknown", why)], loops=loops, turns=turns)
+            yield from _leavers(module, s, [*way, Step(node, "unknown", why)], loops=loops, turns=turns)
     elif isinstance(node, ast.Match):
         for case in node.cases:
             tests = [Step(node.subject, "test"), *([Step(case.guard, "test")] if case.guard is not None else [])]
             for s in case.body:
-                yield from _leavers(s, [*way, *tests], loops=loops, turns=turns)
+                yield from _leavers(module, s, [*way, *tests], loops=loops, turns=turns)
+    elif isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        for call in calls_within(node):
+            end = end_of(module, call)
+            inside = _up_to(module, call, node) if end != "goes on" else None
+            if inside is not None:
+                yield from _ended([*way, *inside], end)
     else:
         for child in children(node):
             if isinstance(child, (ast.stmt, ast.ExceptHandler)):
-                yield from _leavers(child, way, loops=loops, turns=turns)
+                yield from _leavers(module, child, way, loops=loops, turns=turns)
 
 
-def _with_a_code(statement: ast.AST) -> bool:
-    """Whether an exit tells of a failure: ``sys.exit(1)``, ``exit("no data")``."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    given = call.args[:1] if isinstance(call, ast.Call) else []
-    return bool(given) and not (isinstance(given[0], ast.Constant) and given[0].value in (0, None))
+def _ended(way: list[Step], end: EndKind) -> Iterator[Step]:
+    """What is asked of the way to an end: at a failure, what started the ranks ends them all."""
+    if end == "fails":
+        yield from (Step(s.node, "dies") for s in way if s.kind == "test")
+    else:
+        yield from way
 
 
-__all__ = ["CAUGHT", "Step", "gives_up", "steps"]
+__all__ = ["CAUGHT", "Step", "ends_inside", "steps"]
