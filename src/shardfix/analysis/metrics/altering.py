@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import parameters
+from shardfix.analysis.code.calling import Function, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.metrics.called import runs
+from shardfix.analysis.metrics.mutations import changed_by, is_function, root_name
+from shardfix.analysis.metrics.sharing import HOLDS, IS, Sharing, sharing_of
 
 if TYPE_CHECKING:
     from shardfix.analysis.metrics.values import Values
 
-_CHANGES = frozenset(
-    {"append", "extend", "update", "add", "insert", "setdefault", "pop", "add_batch", "put", "put_nowait", "appendleft"}
-    | {"extendleft", "popleft", "push", "clear", "remove", "discard", "write", "writerow", "writelines"}
-    | {"__next__", "send"}
-)
-_GIVEN = frozenset({"at", "heappush", "heappushpop", "heapreplace", "heappop", "insort", "insort_left", "insort_right"})
-_HARMLESS = frozenset({"requires_grad_", "clear", "write"})  # on a bar, a cache, a tensor of no pass: nothing is kept
-_ELSEWHERE = ("__init__", "update")  # averaging objects, which are looked at
+_AVERAGES = ("update",)  # of averaging objects, which are looked at where they are told
 _MODELS = ("forward", "__call__")
+_CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
+_SHOWS = frozenset({"write"})  # of what a logger of the project holds: a file of texts
+_MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
+_ADVANCES = re.compile(
+    r"^(next|read|readlines?|draw|tick|advance|increment|recv|poll|shift|dequeue|take)(_|$)|^readline"
+)
 _DEPTH = 4
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def alters(values: Values, call: ast.Call, is_local: Callable[[ast.expr], bool]) -> bool:
@@ -33,50 +36,90 @@ def alters(values: Values, call: ast.Call, is_local: Callable[[ast.expr], bool])
         is_local: whether the object behind an expression is made anew in each pass of the loop.
     """
     module = values.module
-    for body in _lambdas(module, call):
-        if any(_changed(module, n, set(), {a.arg for a in parameters(body)}) for n in ast.walk(body.body)):
-            return True
     for cls in module.instances(call.func):
         asked = module.method(cls, "__call__")
-        if asked is not None and module.method(cls, "forward") is None and _changes(module, asked, {"self"}, 0):
+        if asked is not None and module.method(cls, "forward") is None and changes(module, asked, {"self": IS}):
             return True
-    functions = module.called_functions(call, passed=False) or [
-        f for f in module.called_functions(call) if f.name in _MODELS
-    ]
-    for function in functions:
-        if function.name in _ELSEWHERE:
+    found = runs(module, call)
+    if not any(run.named for run in found):
+        found += [r for r in runs(module, call, passed=True) if getattr(r.function, "name", "") in _MODELS]
+    for run in found:
+        function, name = run.function, getattr(run.function, "name", "")
+        if name in _AVERAGES:
             continue
-        if function.name in _MODELS:
-            if _changes(module, function, {"self"}, 0, stores=False):
+        if name in _MODELS:
+            if changes(module, function, {"self": IS}, stores=False):
                 return True
             continue
-        kept = {"self"} if isinstance(call.func, ast.Attribute) and not is_local(call.func.value) else set()
-        for argument in arguments_of(call):
-            parameter = module.parameter_of(function, call, argument)
-            outside = isinstance(argument, (ast.Name, ast.Attribute)) and not is_local(argument)
-            if parameter is not None and outside and values.of(argument).kind == "constant":
-                kept.add(parameter.arg)
-        if _changes(module, function, kept, 0):
+        given = _given(values, call, function, is_local) if run.named else {}
+        if run.handed and any(_is_outside(values, a, is_local) for a in arguments_of(call)):
+            given = {a.arg: IS for a in parameters(function)}  # `reduce(keep, labels, rows)`
+        given.update(dict.fromkeys(run.held, IS))
+        if changes(module, function, given):
             return True
     return False
 
 
-def alters_argument(module: Module, call: ast.Call, function: _Function, argument: ast.expr) -> bool:
+def _given(
+    values: Values, call: ast.Call, function: Function | ast.Lambda, is_local: Callable[[ast.expr], bool]
+) -> dict[str, int]:
+    """What of a function's parameters is from outside the loop, or holds something that is."""
+    module = values.module
+    given: dict[str, int] = {}
+    if isinstance(function, ast.Lambda):
+        return given
+    method = isinstance(call.func, ast.Attribute) and module.is_method(function)
+    if method and isinstance(call.func, ast.Attribute) and function.name not in _CONSTRUCTORS:
+        bound_to_class = bool(module.project_classes(call.func.value))
+        if bound_to_class or not is_local(call.func.value):
+            given.update({a.arg: IS for a in parameters(function)[:1]})
+    for argument in arguments_of(call):
+        kind = 0
+        if isinstance(argument, (ast.Name, ast.Attribute)):
+            kind = IS if _is_outside(values, argument, is_local) else 0
+        elif not isinstance(argument, ast.Constant):
+            inner = (n for n in ast.walk(argument) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+            display = isinstance(argument, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Starred, ast.IfExp, ast.BoolOp))
+            kind = HOLDS if display and any(_is_outside(values, n, is_local) for n in inner) else 0
+        bound = module.parameter_of(function, call, argument)
+        rest = [a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None]
+        for name in [bound.arg] if bound is not None else rest:
+            given[name] = max(given.get(name, 0), kind if bound is not None else min(kind, HOLDS))
+    return given
+
+
+def _is_outside(values: Values, node: ast.expr, is_local: Callable[[ast.expr], bool]) -> bool:
+    """Whether an argument is an object from outside the loop: no function, class or module."""
+    if not isinstance(node, (ast.Name, ast.Attribute)) or is_local(node) or values.of(node).kind != "constant":
+        return False
+    root = root_name(node)
+    found = values.module.bindings.reaching(root) if root is not None else ()
+    return not any(d.kind in ("import", "function", "class") for d in found)
+
+
+def alters_argument(module: Module, call: ast.Call, function: Function, argument: ast.expr) -> bool:
     """Whether a function of the project changes, in place, what a call gives it as one argument."""
-    if function.name in (*_MODELS, *_ELSEWHERE):
+    if function.name in (*_MODELS, *_AVERAGES, *_CONSTRUCTORS):
         return False
     parameter = module.parameter_of(function, call, argument)
-    return parameter is not None and _changes(module, function, {parameter.arg}, 0)
+    return parameter is not None and changes(module, function, {parameter.arg: IS})
 
 
 def changes_within(module: Module, call: ast.Call, is_local: Callable[[ast.expr], bool]) -> bool:
     """Whether a call within an expression changes an object from outside the loop: ``n = h.index_add_(0, y, x)``."""
-    name = last_name(call.func)
-    if isinstance(call.func, ast.Name) and name == "next" and call.args:
-        return not is_local(call.args[0])
-    if not isinstance(call.func, ast.Attribute) or name in _HARMLESS or _is_imported(module, call.func.value):
+    if last_name(call.func) == "write" and _is_shown(module, call):
         return False
-    return _is_change(name) and not is_local(call.func.value)
+    if isinstance(call.func, ast.Attribute) and _ADVANCES.search(call.func.attr) and not arguments_of(call):
+        root = root_name(call.func.value)
+        if root is not None and not is_function(module, call.func) and not module.instances(call.func.value):
+            return not is_local(call.func.value)  # a stream gives the next line, whoever asks
+    return any(not is_local(c.object) for c in changed_by(module, call))
+
+
+def _is_shown(module: Module, call: ast.Call) -> bool:
+    """``sys.stdout.write(..)``, ``tqdm.write(..)``"""
+    names = module.callee(call)
+    return any(q.startswith(("sys.std", "tqdm.", "builtins.")) for q in names)
 
 
 def hooked(module: Module, loop: ast.AST) -> ast.Call | None:
@@ -89,119 +132,95 @@ def hooked(module: Module, loop: ast.AST) -> ast.Call | None:
     return None
 
 
-def counted_by_a_model(module: Module, loop: ast.For) -> ast.Attribute | None:
-    """The read behind a loop of what a model of the project adds up in its ``forward``, or a dataset item by item."""
-    end = loop.end_lineno or loop.lineno
-    reads = [
-        n
-        for n in ast.walk(module.scope(loop))
-        if isinstance(n, ast.Attribute) and n.lineno > end and isinstance(n.ctx, ast.Load)
-    ]
-    reads = [n for n in reads if not isinstance(module.parents.get(n), (ast.Call, ast.Attribute))]
-    wanted = {n.attr for n in reads}
-    added: set[str] = set()
-    for m in module.fellows if wanted else ():
-        kept = {a for a in wanted if f"self.{a}" in m.text}
-        for forward in (f for f in m.functions if f.name in (*_MODELS, "__getitem__")) if kept else ():
-            own = {a.arg for a in parameters(forward)}
-            for n in ast.walk(forward):
-                if isinstance(n, (ast.AugAssign, ast.Call)) and _changed(m, n, {"self"}, own):
-                    target = n.target if isinstance(n, ast.AugAssign) else n.func
-                    added |= {a.attr for a in ast.walk(target) if isinstance(a, ast.Attribute)} & kept
-    return next((n for n in reads if n.attr in added), None)
-
-
-def _lambdas(module: Module, call: ast.Call) -> Iterator[ast.Lambda]:
-    if isinstance(call.func, ast.Lambda):
-        yield call.func
-    elif isinstance(call.func, ast.Name):
-        yield from (d.value for d in module.bindings.reaching(call.func) if isinstance(d.value, ast.Lambda))
-
-
-def _is_change(name: str) -> bool:
-    return name in _CHANGES or (name.endswith("_") and not name.endswith("__") and len(name) > 1)
-
-
-def _is_imported(module: Module, node: ast.expr) -> bool:
-    root = _root(node)
-    return root is not None and any(d.kind in ("import", "class") for d in module.bindings.reaching(root))
-
-
-def _changes(module: Module, function: _Function, kept: set[str], depth: int, *, stores: bool = True) -> bool:
-    """Whether a function changes one of the objects that these names of it stand for, or one that is not its own.
+def changes(
+    module: Module, function: Function | ast.Lambda, given: dict[str, int], depth: int = 0, *, stores: bool = True
+) -> bool:
+    """Whether a function changes an object that it is given from outside the loop, or one that is not its own.
 
     Args:
+        given: what of its parameters is from outside the loop, or holds something that is.
         stores: whether an attribute that is set anew counts.
     """
-    home = module.home(function)
-    own = {a.arg for a in parameters(function)} | {
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    kept = set(kept)
-    for n in ast.walk(function):  # other names of the same objects
-        if isinstance(n, ast.Assign) and isinstance(n.value, (ast.Name, ast.Attribute, ast.Subscript)):
-            if _base(n.value) in kept:
-                kept |= {t.id for t in n.targets if isinstance(t, ast.Name)}
-        elif isinstance(n, ast.For):
-            over: ast.expr = n.iter
-            while isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute):
-                over = over.func.value
-            if _base(over) in kept:  # its items: `for p in model.parameters()`
-                kept |= {t.id for t in ast.walk(n.target) if isinstance(t, ast.Name)}
+    asked = (tuple(sorted((name, kind) for name, kind in given.items() if kind)), stores)
+    answers: dict[object, bool] = function.__dict__.setdefault("_changes", {})
+    if asked not in answers:
+        answers[asked] = False  # of one that calls itself
+        answers[asked] = _changes(module.home(function), function, given, depth, stores)
+    return answers[asked]
+
+
+def _changes(home: Module, function: Function | ast.Lambda, given: dict[str, int], depth: int, stores: bool) -> bool:
+    known = dict(given)
+    for parameter in parameters(function):  # `def note(y, seen=[])`: one list for all calls
+        default = default_of(function, parameter.arg) if not isinstance(function, ast.Lambda) else None
+        if isinstance(default, _MUTABLE) and parameter.arg not in known:
+            known[parameter.arg] = IS
+    sharing = sharing_of(home, function, known, depth)
+    made = getattr(function, "name", "") in _CONSTRUCTORS
     for n in ast.walk(function):
-        if _changed(home, n, kept, own, stores=stores):
+        if isinstance(n, (ast.Global, ast.Nonlocal)):
             return True
-        if isinstance(n, ast.Call) and depth < _DEPTH and kept:
-            for inner in home.called_functions(n, passed=False):
-                if inner is function or inner.name in (*_MODELS, "__init__"):
-                    continue
-                given = {
-                    p.arg
-                    for a in arguments_of(n)
-                    if _base(a) in kept and (p := home.parameter_of(inner, n, a)) is not None
-                }
-                if isinstance(n.func, ast.Attribute) and _base(n.func.value) in kept:
-                    given.add("self")
-                if given and _changes(home, inner, given, depth + 1, stores=stores):
-                    return True
-    return False
-
-
-def _changed(module: Module, node: ast.AST, kept: set[str], own: set[str], *, stores: bool = True) -> bool:
-    """Whether one node changes an object of one of these names, or one of a name that is not the function's own."""
-    if isinstance(node, (ast.Global, ast.Nonlocal)):
-        return True
-    targets: list[ast.expr] = []
-    if isinstance(node, ast.Assign) and stores:
-        targets = [t for t in node.targets if isinstance(t, (ast.Subscript, ast.Attribute))]
-    elif isinstance(node, ast.AugAssign):
-        targets = [node.target]
-    elif isinstance(node, ast.Call):
-        name = last_name(node.func)
-        if isinstance(node.func, ast.Attribute) and _is_change(name) and name not in _HARMLESS:
-            targets = [node.func.value]
-        elif name in _GIVEN:
-            targets = list(node.args[:1])
-    for target in targets:
-        base = _base(target)
-        if base in kept:
+        if any(
+            _counts(home, n, c.object) and (sharing.changes_another_s(c.object) or (made and _of_class(home, c.object)))
+            for c in changed_by(home, n)
+            if stores or not c.stored
+        ):
             return True
-        if base and base not in own and not _is_imported(module, target):
+        if isinstance(n, ast.Call) and depth < _DEPTH and _hands_on(sharing, home, n, function, depth, stores):
             return True
     return False
 
 
-def _root(node: ast.expr) -> ast.Name | None:
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None
+def _counts(module: Module, node: ast.AST, changed: ast.expr) -> bool:
+    """Whether a change counts: what a logger writes to a file of its own is read by nobody."""
+    if isinstance(node, ast.Call) and last_name(node.func) in _SHOWS:
+        root = root_name(changed)
+        return root is not None and root.id != "self" and not _is_shown(module, node)
+    return True
 
 
-def _base(node: ast.expr) -> str:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
-        return "self"
-    root = _root(node)
-    return root.id if root is not None else ""
+def _of_class(module: Module, changed: ast.expr) -> bool:
+    """Whether a constructor changes what all objects of its class share: ``self.all.append(..)``."""
+    cls = module.class_of(changed)
+    for n in ast.walk(changed) if cls is not None else ():
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "self":
+            lineage = module.lineage(cls) if cls is not None else []
+            if not any(module.attribute_values(c, n.attr) for c in lineage):
+                named = (t for c in lineage for s in c.body for t in _targets(s))
+                return any(isinstance(t, ast.Name) and t.id == n.attr for t in named)
+    return False
 
 
-__all__ = ["alters", "alters_argument", "changes_within", "counted_by_a_model", "hooked"]
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value is not None else []
+
+
+def _hands_on(
+    sharing: Sharing, module: Module, call: ast.Call, function: Function | ast.Lambda, depth: int, stores: bool
+) -> bool:
+    """Whether a function that another one calls changes what that hands on to it, or what is neither's own."""
+    for run in runs(module, call):
+        inner = run.function
+        if inner is function or isinstance(inner, ast.Lambda) or inner.name in _MODELS:
+            continue
+        given: dict[str, int] = {}
+        for argument in arguments_of(call) if run.named else ():
+            bound = module.parameter_of(inner, call, argument)
+            rest = [a.arg for a in (inner.args.vararg, inner.args.kwarg) if a is not None]
+            for name in [bound.arg] if bound is not None else rest:
+                given[name] = max(given.get(name, 0), sharing.of(argument))
+        if isinstance(call.func, ast.Attribute) and run.named and inner.name not in _CONSTRUCTORS:
+            receiver = call.func.value
+            kind = IS if module.project_classes(receiver) else sharing.of(receiver)
+            if isinstance(receiver, ast.Call) and last_name(receiver.func) == "super":
+                kind = sharing.known.get("self", 0)
+            if module.is_method(inner):
+                given.update({a.arg: max(kind, given.get(a.arg, 0)) for a in parameters(inner)[:1]})
+        if changes(module, inner, given, depth + 1, stores=stores):
+            return True
+    return False
+
+
+__all__ = ["alters", "alters_argument", "changes", "changes_within", "hooked"]

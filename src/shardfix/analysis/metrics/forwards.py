@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from shardfix.analysis.code.calling import argument_of, instance_classes
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import arguments_of, first_name, last_name
+from shardfix.analysis.metrics.keeping import adds_up_what_it_reads
 from shardfix.analysis.metrics.losses import near
 
 _WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel", "compile", "convert_sync_batchnorm", "to"})
@@ -67,7 +68,7 @@ def carries(module: Module, forward: _Function) -> bool:
             around = (o.test for o in home.around(n) if isinstance(o, (ast.If, ast.IfExp)))
             if not any("training" in ast.unparse(t) or " is None" in ast.unparse(t) for t in around):
                 return True
-    return False
+    return adds_up_what_it_reads(home, forward)
 
 
 def mixes(module: Module, call: ast.Call) -> bool:

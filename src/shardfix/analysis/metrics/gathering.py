@@ -20,9 +20,12 @@ from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, j
 from shardfix.analysis.metrics.leaving import instead_of
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
+from shardfix.analysis.metrics.mutations import root_name
 from shardfix.analysis.metrics.quantities import Value, short
 from shardfix.analysis.metrics.reread import OVERWRITTEN, opened_by_all
+from shardfix.analysis.metrics.sharing import Sharing, names_of
 from shardfix.analysis.metrics.showing import only_shows, shows
+from shardfix.analysis.metrics.telling import told
 from shardfix.analysis.metrics.values import Values
 
 
@@ -66,6 +69,7 @@ class Gathering:
         self.begun: set[ast.AST] = set()  # statements that put the first piece in a list or array
         self.inside = set(ast.walk(loop))
         self.bound = names_bound(module, loop)
+        self.sharing = Sharing(module, loop, {}, names_of(loop))
         self._block(loop.body, _Place(per_sample=values.single))
 
     def refuse(self, node: ast.AST, why: str) -> None:
@@ -84,6 +88,9 @@ class Gathering:
 
     def _statement(self, s: ast.stmt, place: _Place) -> None:
         self._calls(s)
+        call = told(self.module, s, self.bound, self.is_local)
+        if call is not None:
+            self.refuse(s, f"`{short(call.func)}` is told of the batch, and what it keeps is not followed")
         if isinstance(s, ast.Expr):
             self._expression(s, place)
         elif isinstance(s, (ast.Assign, ast.AnnAssign)):
@@ -105,7 +112,11 @@ class Gathering:
                 self._block(body, inner)
         elif isinstance(s, (ast.Break, ast.Continue, ast.Return)):
             self._left(s)
-        elif not isinstance(s, (ast.Pass, ast.Assert, ast.Import, ast.ImportFrom, ast.Raise, ast.Delete)):
+        elif isinstance(s, ast.Delete):
+            taken = (t.value for t in s.targets if isinstance(t, (ast.Attribute, ast.Subscript)))
+            if any(not self.is_local(t) for t in taken):
+                self.refuse(s, "it takes something away from what outlives the batch")
+        elif not isinstance(s, (ast.Pass, ast.Assert, ast.Import, ast.ImportFrom, ast.Raise)):
             self.refuse(s, "what it does in the loop is not followed")
 
     def _calls(self, s: ast.stmt) -> None:
@@ -128,9 +139,9 @@ class Gathering:
                 self.refuse(s, f"`{short(n.func)}` draws other numbers on each rank, and for other samples")
             elif any(carries(self.module, f) for f in forwards(self.module, n)):
                 self.refuse(s, f"`{short(n.func)}` keeps something of a batch that it reads at the next one")
-            elif alters(self.values, n, self._local):
+            elif alters(self.values, n, self.is_local):
                 self.refuse(s, f"`{short(n.func)}` changes what it is given, or keeps it")
-            elif not (isinstance(s, ast.Expr) and s.value is n) and changes_within(self.module, n, self._local):
+            elif not (isinstance(s, ast.Expr) and s.value is n) and changes_within(self.module, n, self.is_local):
                 self.refuse(s, f"`{short(n.func)}` changes what it is called on")
 
     def _own_metric(self, call: ast.Call) -> bool:
@@ -188,13 +199,22 @@ class Gathering:
     def _write(self, target: ast.expr, kind: Gathered, why: str, s: ast.stmt, place: _Place) -> None:
         if place.some_batches:
             self.refuse(s, f"only for some batches (`{place.some_batches}`), and the ranks' batches are other ones")
+        self._by_another_name(target, s)
         self.writes.append(Write(target, root_of(target), kind, s, why, sure=place.once))
 
-    def _local(self, node: ast.expr) -> bool:
+    def _by_another_name(self, target: ast.expr, s: ast.stmt) -> None:
+        """``rows = self.rows; rows.append(y)``: what is added to is read by a name that is not followed."""
+        root = root_name(target)
+        if root is not None and self.sharing.changes_another_s(root) and root.id in self.sharing.known:
+            self.refuse(s, f"`{root.id}` is another name of what is there before the loop, and that is not followed")
+
+    def is_local(self, node: ast.expr) -> bool:
         """Whether a name or the object behind an item or attribute is made anew in each pass of the loop."""
+        whole = node
         while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
             node = node.func if isinstance(node, ast.Call) else node.value
-        return isinstance(node, ast.Name) and self._anew(node, set())
+        own = isinstance(node, ast.Name) and self._anew(node, set())
+        return own and not self.sharing.changes_another_s(whole)
 
     def _anew(self, node: ast.Name, seen: set[ast.AST]) -> bool:
         reaching = self.module.bindings.reaching(node)
@@ -235,7 +255,7 @@ class Gathering:
             return self._is_outer(node.func.value)
         if isinstance(node, ast.Call) and node.args and last_name(node.func) in ("zip", "enumerate", "list", "tuple"):
             return any(self._is_outer(a) for a in node.args)
-        if not isinstance(node, ast.Name) or self._local(node):
+        if not isinstance(node, ast.Name) or self.is_local(node):
             return False
         found = self.module.bindings.reaching(node)
         return bool(found) and not all(d.kind in ("import", "function", "class") for d in found)
@@ -261,7 +281,7 @@ class Gathering:
         return "opaque", f"`{short(shown)}` is not seen to be a sum over the batch's samples"
 
     def _added(self, s: ast.AugAssign, place: _Place) -> None:
-        if self._local(s.target):
+        if self.is_local(s.target):
             return
         value = self.values.of(s.value)
         grows = isinstance(s.value, (ast.List, ast.ListComp)) or value.kind in ("samples", "examples")
@@ -292,7 +312,7 @@ class Gathering:
         for target in targets:
             if isinstance(target, (ast.Name, ast.Tuple, ast.List)) and not self._carried(s, target):
                 continue
-            if isinstance(target, (ast.Subscript, ast.Attribute)) and self._local(target):
+            if isinstance(target, (ast.Subscript, ast.Attribute)) and self.is_local(target.value):
                 continue
             if len(targets) == 1 and s.value is not None and self._summed_up(s, target, s.value, place):
                 continue
@@ -304,7 +324,7 @@ class Gathering:
         name = ast.unparse(target)
         for n in ast.walk(getattr(s, "value", None) or s):
             if isinstance(n, (ast.Name, ast.Attribute)) and n is not target and ast.unparse(n) == name:
-                if isinstance(n.ctx, ast.Load) and not self._local(n):
+                if isinstance(n.ctx, ast.Load) and not self.is_local(n):
                     return True
         return False
 
@@ -358,6 +378,7 @@ class Gathering:
             kept = "a mean over the batch" if value.kind == "mean" else "one value for a batch"
             why = f"it keeps {kept}"
             if value.kind not in ("step", "constant") and is_number(self.values, added_by(s)):
+                self._by_another_name(target, s)
                 self.writes.append(Write(target, root_of(target), "by-batch", s, why, sure=place.once, value=value))
             else:
                 self.refuse(s, f"{why}, and the ranks' batches are other ones")
@@ -383,16 +404,15 @@ class Gathering:
 
     def _expression(self, s: ast.Expr, place: _Place) -> None:
         call = s.value
-        if isinstance(call, ast.Constant):
-            return
         if not isinstance(call, ast.Call):
+            self._bare(s, call)
             return
         if shows(self.values, call):
             self.shown.add(s)
             return
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
         name = last_name(call.func)
-        if receiver is not None and self._local(receiver):
+        if receiver is not None and self.is_local(receiver):
             return
         if receiver is not None and name in ("append", "extend") and len(call.args) == 1:
             self._listed(receiver, self.values.of(call.args[0]), s, place, many=name == "extend")
@@ -401,7 +421,7 @@ class Gathering:
         elif receiver is not None and gathers_itself(self.module, receiver):
             return  # it combines the ranks' parts when it is asked for the result
         elif not any(mentions(a, self.bound) for a in arguments_of(call)) and name not in ("append", "extend"):
-            if receiver is not None and changes_within(self.module, call, self._local) and name.endswith("_"):
+            if name != "write" and changes_within(self.module, call, self.is_local):
                 self.refuse(s, f"`{short(call.func)}` changes what it is called on")
             elif receiver is not None and isinstance(receiver, ast.Name) and name in ("update", "add", "insert"):
                 self.refuse(s, f"`{short(call)}` keeps something of each batch")
@@ -409,6 +429,17 @@ class Gathering:
             path = opened_by_all(self.module, receiver) if receiver is not None else None
             why = f"writes to `{short(path)}`, {OVERWRITTEN}" if path is not None else ""
             self.refuse(s, f"`{short(call.func)}` {why or 'is told of the batch, and what it keeps is not followed'}")
+
+    def _bare(self, s: ast.Expr, value: ast.expr) -> None:
+        """An expression that nobody takes: read, or run for what it does where it shows something."""
+        inner = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        last = [value.values[-1]] if isinstance(value, ast.BoolOp) else inner
+        if all(isinstance(n, (ast.Constant, ast.Name, ast.Attribute)) for n in last):
+            return
+        if all(isinstance(n, ast.Constant) or (isinstance(n, ast.Call) and shows(self.values, n)) for n in last):
+            self.shown.add(s)
+        else:
+            self.refuse(s, "nobody takes what it gives, and what it is done for is not followed")
 
     def _meter(self, receiver: ast.expr, call: ast.Call, s: ast.stmt, place: _Place) -> bool:
         """What an averaging object, or one that holds some, is told."""

@@ -11,16 +11,20 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
-from shardfix.analysis.metrics.altering import counted_by_a_model, hooked
+from shardfix.analysis.metrics.altering import hooked
 from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
 from shardfix.analysis.metrics.begun import begun_before
+from shardfix.analysis.metrics.called import handed_on
 from shardfix.analysis.metrics.entries import only_summed
 from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.growing import none_test
+from shardfix.analysis.metrics.kept_reads import kept_out_of_sight
 from shardfix.analysis.metrics.lengths import reckoned_before
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
 from shardfix.analysis.metrics.modes import may_train, trains_inside
+from shardfix.analysis.metrics.operators import changed_by_an_operator
 from shardfix.analysis.metrics.rounding import rounds
+from shardfix.analysis.metrics.telling import asked_behind
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_world_size
 
@@ -65,10 +69,7 @@ def understand(
     if everything is not None:
         why = f"`{ast.unparse(everything)}` reads all names, also those of the last batch"
         obstacles.append(Obstacle(home.statement(everything), why))
-    counted = counted_by_a_model(home, loop)
-    if counted is not None:
-        why = f"`{ast.unparse(counted)}` is added up elsewhere, of one rank's samples"
-        obstacles.append(Obstacle(home.statement(counted), why))
+    obstacles += _out_of_sight(home, loop, gathering)
     alias = _alias(home, use, flow, loop)
     obstacles += _iterated(home, use, loop)
     obstacles += _of_bars(home, loop, gathering)
@@ -78,6 +79,21 @@ def understand(
     loader = home.source.source(alias) if alias is not None else ""
     found = (*obstacles, *_by_line(gathering.obstacles), *_by_line(behind))
     return Metric(loop, loader, tuple(accumulators), found, tuple(steps))
+
+
+def _out_of_sight(module: Module, loop: ast.For, gathering: Gathering) -> Iterator[Obstacle]:
+    """What objects keep of the batches that the loop itself does not show."""
+    method = handed_on(module, loop)
+    if method is not None:
+        why = f"`{ast.unparse(method)}` is handed on, and what calls it is not followed"
+        yield Obstacle(module.statement(method), why)
+    for found in (
+        kept_out_of_sight(module, loop),
+        changed_by_an_operator(module, loop, gathering.is_local),
+        asked_behind(module, loop, gathering.bound, gathering.is_local),
+    ):
+        if found is not None:
+            yield found
 
 
 def _reads_all_names(module: Module, loop: ast.For) -> ast.Call | None:
