@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._gathers import gathers, kept
@@ -20,8 +21,11 @@ from shardfix.analysis.loops.evaluation import gathers_itself
 from shardfix.analysis.model import Finding, Location, Options
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.programs.regimes import is_accelerator
+from shardfix.analysis.programs.together import together
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
+
+_ALIKE = re.compile(r"(?:==|~=|Version:) *0\.2[5-9]\b")  # releases that shuffle by what torch draws on each rank
 
 
 def _class_of(module: Module, arm: Arm) -> ast.ClassDef | None:
@@ -103,6 +107,9 @@ def _old_accelerate(site: Site) -> Iterator[Finding]:
     pin, held = site.options.old_accelerate, site.options.installed_accelerate
     if (pin is None and held is None) or _ordered(site):
         return
+    if all(_ALIKE.search(e.text) for e in (pin, held) if e is not None):
+        if any(seeds_alike(module, "torch") for module in together(site.module)):
+            return  # each rank draws the same order, and takes its part of it
     whose, way_out = "", "ask for accelerate>=0.30"
     if held is not None:
         release = held.text.removeprefix("Version: ")
@@ -113,7 +120,7 @@ def _old_accelerate(site: Site) -> Iterator[Finding]:
     yield Finding(
         "SHD709",
         site.location,
-        f"{whose}: before 0.30 the ranks of a shuffled loader overlap, or repeat one order",
+        f"{whose}: from 0.24 to 0.29 the ranks of a shuffled loader overlap, or repeat one order",
         (*(evidence for evidence in (held, pin) if evidence is not None), *site.owner_evidence),
         way_out,
     )

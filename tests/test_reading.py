@@ -29,6 +29,7 @@ PREPARED = (
         ("pyproject.toml", 'dependencies = ["torch"]\n  "accelerate<0.30",'),
         ("environment.yml", "      - accelerate==0.24.1"),
         ("requirements.txt", "accelerate[testing]<=0.29"),
+        ("requirements.txt", "accelerate<0.25"),
     ],
 )
 def test_a_requirement_below_the_floor_is_found(tmp_path: Path, file: str, line: str) -> None:
@@ -43,6 +44,8 @@ def test_a_requirement_below_the_floor_is_found(tmp_path: Path, file: str, line:
     "line",
     [
         "accelerate==0.30.0",
+        "accelerate==0.23.0",  # covers everything on two ranks, each epoch in another order
+        "accelerate<0.24",
         "accelerate>=0.20",
         "accelerate",
         "accelerate==1.15.0",
@@ -91,7 +94,30 @@ def hold(environment: Path, version: str) -> Path:
     return python
 
 
-@pytest.mark.parametrize(("version", "codes"), [("0.29.3", ["SHD709"]), ("0.30.0", []), ("1.15.0", [])])
+@pytest.mark.parametrize(
+    ("asked", "seed", "told"),
+    [
+        ("==0.28.0", "torch.manual_seed(3)", False),
+        ("~=0.25.0", "set_seed(3)", False),
+        ("==0.28.0", "torch.manual_seed(3 + rank)", True),
+        ("==0.28.0", "def set_seed(n):\n    torch.manual_seed(n + int(os.environ['RANK']))\nset_seed(3)", True),
+        ("==0.28.0", "random.seed(3)", True),
+        ("==0.24.1", "torch.manual_seed(3)", True),
+        ("<0.30", "torch.manual_seed(3)", True),
+    ],
+)
+def test_ranks_that_are_seeded_alike_do_not_overlap_from_0_25_on(
+    tmp_path: Path, asked: str, seed: str, told: bool
+) -> None:
+    (tmp_path / "requirements.txt").write_text(f"accelerate{asked}\n")
+    (tmp_path / "pyproject.toml").write_text("")
+    head = f"import os\nimport random\nimport torch\nfrom accelerate.utils import set_seed\n{seed}\n"
+    (tmp_path / "train.py").write_text(head + PREPARED.format(shuffle="True"))
+    (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
+    assert [f.code for f in site.findings] == (["SHD709"] if told else [])
+
+
+@pytest.mark.parametrize(("version", "codes"), [("0.23.0", []), ("0.29.3", ["SHD709"]), ("0.30.0", []), ("1.15.0", [])])
 @pytest.mark.parametrize("named", [False, True], ids=["in the project", "named with --python"])
 def test_an_installed_accelerate_below_the_floor_stops_the_edit(
     tmp_path: Path, version: str, codes: list[str], named: bool
@@ -108,8 +134,8 @@ def test_an_installed_accelerate_below_the_floor_stops_the_edit(
     if codes:
         (finding,) = site.findings
         assert finding.message == (
-            "the project's environment holds accelerate 0.29.3: before 0.30 the ranks of a shuffled loader overlap, or "
-            "repeat one order"
+            "the project's environment holds accelerate 0.29.3: from 0.24 to 0.29 the ranks of a shuffled loader overlap, "
+            "or repeat one order"
         )
         assert finding.remedy == "install accelerate>=0.30 there"
         metadata = f"lib/python3.11/site-packages/accelerate-{version}.dist-info/METADATA"
@@ -126,7 +152,7 @@ def test_what_is_asked_for_and_what_is_installed_are_both_told(tmp_path: Path) -
     (site,) = engine.scan([tmp_path], config=load(tmp_path)).sites
     (finding,) = site.findings
     assert finding.message.startswith(
-        "the project's environment holds accelerate 0.27.2, and the project asks for accelerate==0.27.2: before 0.30"
+        "the project's environment holds accelerate 0.27.2, and the project asks for accelerate==0.27.2: from 0.24"
     )
     assert [evidence.text for evidence in finding.evidence[:2]] == ["Version: 0.27.2", "accelerate==0.27.2"]
     assert finding.remedy == "ask for accelerate>=0.30, and install it"

@@ -65,7 +65,8 @@ _MARK = b"`shardfix migrate` copies this one file"  # in the run-time check that
 
 _REQUIREMENTS = ("requirements*.txt", "requirements/*.txt", "pyproject.toml", "setup.cfg", "environment*.y*ml")
 _PIN = re.compile(r"""^[\s\-"'\[]*accelerate(?:\[[^\]]*\])?\s*(?P<how>===?|~=|<=?)\s*(?P<version>\d+(?:\.\d+)*)""")
-_FLOOR = (0, 30)  # 0.25 to 0.29 overlap unless all ranks are seeded alike, earlier ones repeat their order
+# 0.24 repeats its order, 0.25 to 0.29 overlap unless all ranks are seeded alike; 0.22 and 0.23 do neither (measured).
+_FIRST, _FLOOR = (0, 24), (0, 30)
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def _parsed(path: str, text: SourceText) -> tuple[SourceText, Module]:
 
 
 def old_accelerate(root: Path) -> Evidence | None:
-    """The line of the project's requirements that asks for an accelerate below 0.30."""
+    """The line of the project's requirements that asks for an accelerate from 0.24 to 0.29."""
     for pattern in _REQUIREMENTS:
         for place in sorted(root.glob(pattern)):
             try:
@@ -208,15 +209,19 @@ def old_accelerate(root: Path) -> Evidence | None:
                 if pin is None:
                     continue
                 version = tuple(map(int, pin["version"].split(".")))[:2]
-                if version < _FLOOR or (pin["how"] == "<" and version <= _FLOOR):
+                if pin["how"] == "<":
+                    told = _FIRST < version <= _FLOOR
+                else:
+                    told = _FIRST <= version < _FLOOR
+                if told:
                     return Evidence(Location(relative(place, root), number, 1), line.strip())
     return None
 
 
 def installed_accelerate(root: Path, python: str | None = None) -> Evidence | None:
-    """The metadata of the accelerate below 0.30 that the project's own environment holds."""
+    """The metadata of the accelerate from 0.24 to 0.29 that the project's own environment holds."""
     found = installed("accelerate", root, python)
-    if found is None or tuple(int(n) for n in re.findall(r"\d+", found.version)[:2]) >= _FLOOR:
+    if found is None or not _FIRST <= tuple(int(n) for n in re.findall(r"\d+", found.version)[:2]) < _FLOOR:
         return None
     inside = found.path.is_relative_to(root)
     path = relative(found.path, root) if inside else str(found.path)

@@ -180,6 +180,6 @@ class Options:
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
     owners: tuple[Setting, ...] = ()
     roles: tuple[Setting, ...] = ()
-    old_accelerate: Evidence | None = None  # where the project asks for an accelerate below 0.30
-    installed_accelerate: Evidence | None = None  # the metadata of the one below 0.30 that its environment holds
+    old_accelerate: Evidence | None = None  # where the project asks for an accelerate from 0.24 to 0.29
+    installed_accelerate: Evidence | None = None  # the metadata of such a one that its environment holds
     launches: tuple[Launch, ...] = ()  # what starts the scripts of the project

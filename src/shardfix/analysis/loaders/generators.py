@@ -108,6 +108,9 @@ def _is_seed(module: Module, call: ast.Call, family: Family) -> bool:
         return False
     if any(k.arg == "device_specific" and not is_false(k.value) for k in call.keywords):
         return False
+    inside = (n for f in module.called_functions(call) for n in ast.walk(f))
+    if any(isinstance(n, ast.expr) and is_rank(n) for n in inside):
+        return False  # `seed += int(os.environ["RANK"])` in a function of the project's own
     libraries = {q.rsplit(".", 1)[0] for q in module.callee(call)} & {"random", "numpy.random", "torch"}
     wanted = {"random": "random", "numpy": "numpy.random", "torch": "torch"}[family]
     if libraries:
