@@ -134,8 +134,8 @@ def test_an_installed_accelerate_below_the_floor_stops_the_edit(
     if codes:
         (finding,) = site.findings
         assert finding.message == (
-            "the project's environment holds accelerate 0.29.3: from 0.24 to 0.29 the ranks of a shuffled loader overlap, "
-            "or repeat one order"
+            "the project's environment holds accelerate 0.29.3: from 0.24 to 0.29 the ranks of a shuffled loader "
+            "overlap, or repeat one order"
         )
         assert finding.remedy == "install accelerate>=0.30 there"
         metadata = f"lib/python3.11/site-packages/accelerate-{version}.dist-info/METADATA"
