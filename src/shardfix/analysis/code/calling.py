@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
+from shardfix.analysis.code.kept_functions import is_kept_call, kept
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import returns_of
 
@@ -27,24 +28,26 @@ def called_functions(module: Module, call: ast.Call, depth: int = 0, *, passed: 
     found: list[Function] = []
     if isinstance(func, ast.Name):
         definitions = sorted(module.bindings.reaching(func), key=lambda d: getattr(d.node, "lineno", 0))
-        for d in definitions:
-            if d.kind == "function" and isinstance(d.node, Function):
-                found.append(d.node)
-            elif d.kind == "class" and isinstance(d.node, ast.ClassDef):
-                found += _methods(module, d.node, "__init__", overrides=False)
+        found = [f for d in definitions for f in _run(module, d)]
     elif isinstance(func, ast.Attribute):
         for cls in instance_classes(module, func.value, depth, passed=passed):
             found += _methods(module, cls, func.attr, overrides=_is_self(func.value))
         for cls in module.project_classes(func.value):  # Base.__init__(self, ..), Factory.make(..)
             found += _methods(module, cls, func.attr, overrides=False)
+    elif is_kept_call(call):
+        return list(dict.fromkeys(f for d in kept(module, func) for f in _run(module, d)))
     if not found:
-        for name in sorted(module.qualify(func)):
-            for d in module.named(name):
-                if d.kind == "function" and isinstance(d.node, Function):
-                    found.append(d.node)
-                elif d.kind == "class" and isinstance(d.node, ast.ClassDef):
-                    found += _methods(module, d.node, "__init__", overrides=False)
+        found = [f for name in sorted(module.qualify(func)) for d in module.named(name) for f in _run(module, d)]
     return list(dict.fromkeys(found))
+
+
+def _run(module: Module, d: Definition) -> list[Function]:
+    """What runs where the function or class is called that a definition binds."""
+    if d.kind == "function" and isinstance(d.node, Function):
+        return [d.node]
+    if d.kind == "class" and isinstance(d.node, ast.ClassDef):
+        return _methods(module, d.node, "__init__", overrides=False)
+    return []
 
 
 def _methods(module: Module, cls: ast.ClassDef, name: str, *, overrides: bool) -> list[Function]:
@@ -215,7 +218,9 @@ def callers(module: Module, function: ast.AST, *, passed: bool = True) -> list[a
     else:
         candidates = module.project.calls_named(names)
     if isinstance(cls, ast.Module):
-        return [c for c in candidates if _is_of_file(module, c, function)]
+        named = [c for c in candidates if _is_of_file(module, c, function)]
+        unnamed = module.project.calls_named({""}) if module.project is not None else module.calls
+        return [*named, *(c for c in unnamed if is_kept_call(c) and function in module.called_functions(c))]
     return [c for c in candidates if function in module.called_functions(c, passed=passed)]
 
 

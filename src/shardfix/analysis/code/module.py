@@ -21,6 +21,7 @@ from shardfix.analysis.code.bindings import (
 )
 from shardfix.analysis.code.calling import called_functions, callers, instance_classes
 from shardfix.analysis.code.dicts import dict_items
+from shardfix.analysis.code.kept_functions import is_kept_call
 from shardfix.analysis.code.names import canonical
 from shardfix.analysis.code.source_map import SourceMap
 from shardfix.analysis.code.tree import Parents, enclosing, home, plant, settle
@@ -266,9 +267,9 @@ class Module:
 
     def called_function(self, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The function or method of this project that a call runs, as far as its file shows: an override in a derived
-        class may run in its place."""
+        class may run in its place. None for one of several that are kept in a dict."""
         found = self.called_functions(call)
-        return found[0] if found else None
+        return found[0] if found and (len(found) == 1 or not is_kept_call(call)) else None
 
     def callers(self, function: ast.AST, *, passed: bool = True) -> list[ast.Call]:
         """The calls in this project that run one of its functions; ``passed`` as in ``called_functions``."""
