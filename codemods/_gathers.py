@@ -22,6 +22,7 @@ from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import ReplaceExpression
 
 _HOPS = 4
+_OF_ONE_RANK = ("batch_sampler", "sampler", "total_batch_size")  # of a prepared loader: of its share, or filled up
 _OF_ROWS = frozenset({"samples", "output", "batch"})
 
 
@@ -32,7 +33,7 @@ class Gather:
     loop: ast.AST
     call: ast.Call
     trimmed: ast.AST | None  # where repeated samples are cut off by hand
-    counted: ast.BinOp | ast.AugAssign | None  # where a denominator counts the repeated samples along
+    counted: ast.expr | ast.stmt | None  # where a denominator counts the repeated samples along
 
 
 def gathers(site: Site, others: Collection[ast.AST] = ()) -> Iterator[Gather]:
@@ -41,11 +42,13 @@ def gathers(site: Site, others: Collection[ast.AST] = ()) -> Iterator[Gather]:
     Args:
         others: the loops over other loaders, whose gathers are not of this one where they stand in its loop.
     """
+    lengths = {use.node for use in site.flow.of("length")}
+    lengths |= {u.node for u in site.flow.of("attribute") if getattr(u.node, "attr", "") in _OF_ONE_RANK}
     for use in site.flow.of("iterate"):
         module = site.module.home(use.node)
         calls = [call for call in _calls(use.node, others) if _gathers(module, call)]
         trimmed = cut_off(module, use.node, calls) if calls else None
-        counted = counted_along(module, use.node) if calls else None
+        counted = counted_along(module, use.node, calls, lengths) if calls else None
         yield from (Gather(use.node, call, trimmed, counted) for call in calls)
 
 

@@ -146,6 +146,75 @@ def test_a_number_of_processes_that_divides_nothing(behind: str, before: str) ->
     assert (change.codes, change.tier) == (("SHD507",), "safe")
 
 
+TOTAL = "len(val_loader) * accelerator.num_processes"
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "behind"),
+    [
+        pytest.param("sum(preds) / total", f"total = {TOTAL}\n", "", id="a global that is read in the evaluation"),
+        pytest.param("sum(preds)", f"total: int = {TOTAL}\n", "print(result / total)\n", id="annotated"),
+        pytest.param("sum(preds)", f"args.total = {TOTAL}\n", "print(result / args.total)\n", id="an attribute"),
+        pytest.param("sum(preds)", f"def total():\n    return {TOTAL}\n", "print(result / total())\n", id="a function"),
+        pytest.param("sum(preds)", f"total = lambda: {TOTAL}\n", "print(result / total())\n", id="a lambda"),
+        pytest.param("sum(preds)", f"total = {{'val': {TOTAL}}}\n", "print(result / total['val'])\n", id="an item"),
+        pytest.param(
+            "sum(preds)", "def mean(a, b):\n    return a / b\n", f"print(mean(result, {TOTAL}))\n", id="handed on"
+        ),
+        pytest.param("sum(preds) / (len(loader) * args.all_batch_size)", "", "", id="the batches"),
+        pytest.param("sum(preds) / (len(loader.batch_sampler) * size)", "", "", id="the batches of the sampler"),
+        pytest.param("sum(preds)", "", "print(result * (1 / len(val_loader)))\n", id="a factor"),
+        pytest.param("sum(preds)", "", "print(len(val_loader) * args.all_batch_size - result)\n", id="the others"),
+        pytest.param("sum(preds).div(len(loader))", "", "", id="a method"),
+        pytest.param("torch.true_divide(sum(preds), len(loader))", "", "", id="a library's function"),
+        pytest.param("torch.cat(preds).view(len(loader), -1)", "", "", id="rows of each batch"),
+        pytest.param(
+            "sum(preds)",
+            "import math\nsize = 4 * accelerator.num_processes\n",
+            "print(result / (math.ceil(len(val_set) / size) * size))\n",
+            id="rounded up",
+        ),
+    ],
+)
+def test_a_number_of_what_is_repeated_by_any_name(value: str, before: str, behind: str) -> None:
+    (report,) = planned(function(value, before, behind)).reports
+    assert report.changes == ()
+    assert [f.code for f in report.findings] == ["SHD707"]
+    assert "counts with them must go" in report.findings[0].remedy
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        pytest.param("steps += 1\n|sum(preds) / (steps * args.all_batch_size)", id="steps"),
+        pytest.param("steps += len(y)\n|sum(preds) / accelerator.reduce(torch.tensor(steps))", id="reduced"),
+    ],
+)
+def test_what_the_loop_counts_for_itself_counts_what_is_repeated(counted: str) -> None:
+    line, value = counted.split("|")
+    text = (
+        function(value)
+        .replace("    preds = []", "    preds, steps = [], 0")
+        .replace("    return", f"        {line}    return")
+    )
+    (report,) = planned(text).reports
+    assert (report.changes, [f.code for f in report.findings]) == ((), ["SHD707"])
+
+
+@pytest.mark.parametrize(
+    ("value", "behind"),
+    [
+        pytest.param("sum(preds) / len(loader.dataset)", "", id="the dataset"),
+        pytest.param("sum(preds) / sum(len(p) for p in preds)", "", id="what was gathered"),
+        pytest.param("torch.cat(preds).view(-1, 2)", "", id="rows of two"),
+        pytest.param("sum(preds)", "print(100 * result, seconds / len(val_loader))\n", id="another by the batches"),
+    ],
+)
+def test_a_denominator_that_counts_each_sample_once(value: str, behind: str) -> None:
+    (change,) = planned(function(value, "", behind)).changes
+    assert (change.codes, change.tier) == (("SHD507",), "safe")
+
+
 @pytest.mark.parametrize(
     "loss",
     [
