@@ -1,4 +1,4 @@
-"""A rank that ends without a failure before or in an evaluation leaves the others waiting; a failure ends all of them."""
+"""A rank that ends without a failure, before or in an evaluation, leaves the others waiting; a failure ends all."""
 
 from __future__ import annotations
 
