@@ -188,7 +188,8 @@ def _counter(site: Site, loop: EpochLoop) -> tuple[str | None, list[Edit]]:
 
 
 def _is_rebound(home: Module, loop: EpochLoop) -> bool:
-    """Whether the body of a ``for`` gives the counter another value (``epoch += start``): at its top it is another."""
+    """Whether the body of a ``for`` gives the counter another value (``epoch += start``): at its top it is another. One
+    that is counted on by a number (``epoch += 1``) differs from pass to pass at the top as well."""
     if isinstance(loop.loop, ast.While):
         return False
     scope = home.scope(loop.loop)
@@ -197,8 +198,13 @@ def _is_rebound(home: Module, loop: EpochLoop) -> bool:
         and d.scope is scope
         and d.statement is not loop.loop
         and loop.loop in home.around(d.statement)
+        and not _counts_on(d.statement)
         for d in home.bindings.definitions
     )
+
+
+def _counts_on(statement: ast.AST) -> bool:
+    return isinstance(statement, ast.stmt) and counted_up(statement) is not None
 
 
 # --- behind what builds the loader in each pass ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from loaders import site
+from loaders import site, sites
 
 HEAD = "from torch.utils.data import DataLoader\n"
 
@@ -123,3 +123,22 @@ def test_other_uses_of_the_loader(text: str, expected: list[tuple[str, int]]) ->
 
 def test_recursion_ends() -> None:
     assert iterated("def run(l):\n    run(l)\n    for b in l:\n        pass\nrun(DataLoader(d))\n") == [3]
+
+
+BRANCHES = (
+    "def make(d, train, mode='a'):\n    if train:\n        one = DataLoader(d)\n        return one, 1\n"
+    "    two = DataLoader(d)\n    if mode == 'b':\n        raise ValueError\n    return two\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "lines"),
+    [
+        pytest.param("make(d, True)", [[11], []], id="the one that is asked for"),
+        pytest.param("make(d, train=False)", [[], [11]], id="the other one"),
+        pytest.param("make(d, args.train)", [[11], [11]], id="either"),
+    ],
+)
+def test_a_call_gets_what_it_asks_for(call: str, lines: list[list[int]]) -> None:
+    found = sites(HEAD + BRANCHES + f"x = {call}\nuse(x[0], x)\n")
+    assert [sorted({u.node.lineno for u in s.flow.uses if u.node.lineno > 10}) for s in found] == lines

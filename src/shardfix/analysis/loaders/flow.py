@@ -19,6 +19,7 @@ from shardfix.analysis.code.objects import (
     self_loads,
 )
 from shardfix.analysis.loaders.attributes import prepared_later, replaced_before, stands, still_raw
+from shardfix.analysis.loaders.called_with import Run, left_out
 from shardfix.analysis.loaders.known_calls import HARMLESS, ITERATES, PROGRESS
 from shardfix.analysis.loaders.rebinding import Rebinding, rebindings, replaced
 from shardfix.analysis.loaders.uses import ANY, ITERATOR, Flow, Selector, State, Use, UseKind
@@ -457,6 +458,18 @@ class _Walker:
         elif wanted == ANY or not exact or (isinstance(index, ast.Constant) and index.value == wanted):
             self.push(s.at(subscript, s.access[1:]))
 
+    def not_by(self, s: State, statement: ast.AST, function: ast.AST, call: ast.Call) -> bool:
+        """Whether a call of a function does not come this way in it: what it is given chooses another one."""
+        if not isinstance(function, Function):
+            return False
+        m, runs = self.module, (Run(function, call),)
+        state: State | None = s
+        while state is not None and m.function(state.node) is function:
+            if left_out(m, state.node, runs):
+                return True
+            state = state.before
+        return left_out(m, statement, runs)
+
     def returned(self, s: State, statement: ast.AST, access: tuple[Selector, ...]) -> None:
         m = self.module
         function = m.function(statement)
@@ -468,6 +481,8 @@ class _Walker:
         through = [c for c in s.calls if function in m.called_functions(c)]
         callers = through or m.callers(function)
         for call in [c for c in callers if c in self.only] or callers:
+            if self.not_by(s, statement, function, call):
+                continue
             calls = tuple(c for c in s.calls if c not in through)
             self.push(replace(s.at(call, access), calls=calls))
         decorators = [last_name(d) for d in getattr(function, "decorator_list", [])]

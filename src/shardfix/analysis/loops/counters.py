@@ -81,7 +81,7 @@ def counter_of(module: Module, loop: Loop) -> str | None:
         return _while_counter(module, loop)
     target = loop.target
     if not is_epoch_iterable(module, loop.iter):
-        return None
+        return _counted_beside(module, loop)
     if isinstance(target, ast.Tuple) and is_enumerated(module, loop.iter):
         index, item = target.elts[0], target.elts[-1]
         if isinstance(item, ast.Name) and not item.id.startswith("_"):
@@ -93,6 +93,23 @@ def counter_of(module: Module, loop: Loop) -> str | None:
         return target.id if target.id.strip("_") else ""
     if isinstance(target, ast.Attribute):
         return module.source.source(target)
+    return None
+
+
+def _counted_beside(module: Module, loop: ast.For | ast.AsyncFor) -> str | None:
+    """What counts the epochs beside other items: ``for epoch, seed in enumerate(seeds)``, ``in zip(range(n), seeds)``.
+    What is enumerated is not seen to count, so that the name has to say it."""
+    iterable, target = loop.iter, loop.target
+    while isinstance(iterable, ast.Call) and last_name(iterable.func) in _WRAPPERS and iterable.args:
+        iterable = iterable.args[0]
+    if not isinstance(iterable, ast.Call) or not isinstance(target, ast.Tuple) or not iterable.args:
+        return None
+    names = [e.id if isinstance(e, ast.Name) else "" for e in target.elts]
+    if last_name(iterable.func) == "enumerate":
+        return names[0] if len(names) == 2 and "epoch" in names[0].lower() else None
+    if last_name(iterable.func) == "zip" and len(names) == len(iterable.args):
+        counting = [n for n, a in zip(names, iterable.args, strict=True) if n and is_epoch_iterable(module, a)]
+        return counting[0] if len(counting) == 1 and "epoch" in counting[0].lower() else None
     return None
 
 
