@@ -81,6 +81,8 @@ def _covers(kept: Kept, edit: WrapExpression) -> bool:
 def unfit(site: Site) -> str:
     """Why an evaluation that one rank runs is not one that can be shared out at all; empty where it may be."""
     found = site.evaluation
+    if site.ownership.started_by == "horovod":
+        return "Horovod's ranks have no process group of torch to put it together by"
     dealt = site.batch_arms or site.kinds & {"weighted", "custom", "parameter", "unknown"} or site.own_shares
     if dealt or any(a.kind == "distributed" and a.constant("drop_last") is True for a in site.arms):
         return "its sampler draws in a way of its own"

@@ -19,6 +19,11 @@ def lengths(site: Site, what: str) -> tuple[str, ...]:
     return (f"len(loader) is read in {numbered(lines)}: {what}",)
 
 
+def reduces(site: Site) -> str:
+    """The function that sums over a program's ranks."""
+    return "horovod.torch.allreduce" if site.ownership.started_by == "horovod" else "torch.distributed.all_reduce"
+
+
 def divided(site: Site) -> Evidence | None:
     """The line that divides ``len(loader)`` by the number of processes, which a sharded length is already."""
     module = site.module

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardfix.codemods._findings import reduces
 from shardfix.codemods._mending import hindrance
 
 from shardfix.analysis.code.module import Module
@@ -48,7 +49,7 @@ def half_combined(site: Site, sampler: Evidence) -> Finding | None:
         f"(line {shown[0].location.line}), and combines {_listed(rest)}"
         + (f"; it is not put together, because {why}" if why else ""),
         tuple(dict.fromkeys((sampler, *shown, *where))),
-        f"reduce {names} across ranks as well (torch.distributed.all_reduce), before anything is divided by it",
+        f"reduce {names} across ranks as well ({reduces(site)}), before anything is divided by it",
     )
 
 

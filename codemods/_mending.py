@@ -28,6 +28,7 @@ from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.programs.processes import is_world_size
+from shardfix.analysis.programs.started import buffers_apart
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
 
@@ -84,6 +85,8 @@ def mended(site: Site, lifted: frozenset[ast.expr] = frozenset()) -> Mended | Hi
 def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
     if site.role != "eval":
         return Hindrance("it is not seen to evaluate", site.module.evidence(site.call))
+    if site.ownership.started_by == "horovod":
+        return Hindrance("Horovod's ranks have no process group of torch to put it together by", site.owner_evidence[0])
     hindered = _loader(site)
     if hindered is not None:
         return hindered
@@ -155,6 +158,9 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
         if ordered is not None:
             why = f"{ordered.why}, which the original shuffles: they come in the dataset's order now"
             doubts.append(f"line {_line(ordered.node)}: {why}")
+    if site.ownership.started_by == "deepspeed" and "distributed" not in site.kinds:
+        apart = buffers_apart(site.module)
+        doubts += [f"{apart} names batch norm, whose running means DeepSpeed leaves to each rank"] if apart else []
     moving = changes(site)
     if moving is not None:
         return Hindrance(moving.why, site.module.home(moving.node).evidence(moving.node))
@@ -177,6 +183,8 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
 def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
     """Why a metric is not put together from the ranks' parts, and the line; nothing where it is."""
     found = mended(site)
+    if isinstance(found, Hindrance) and site.ownership.started_by == "horovod":
+        return found.why, (found.evidence,)
     if isinstance(found, Hindrance):
         return f"line {found.evidence.location.line} is not understood: {found.why}", (found.evidence,)
     if found.doubts:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from shardfix.codemods._all_ranks import is_offered, offer
-from shardfix.codemods._findings import divided, lengths, refuse
+from shardfix.codemods._findings import divided, lengths, reduces, refuse
 from shardfix.codemods._half_combined import half_combined
 from shardfix.codemods._in_order import made_shuffling, ordered
 from shardfix.codemods._mending import Hindrance, hindrance, mended
@@ -193,7 +193,7 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
             (evidence, *(where or (site.module.evidence(loops[0]),))),
             files
             if why.endswith(OVERWRITTEN)
-            else "reduce the sums and counts across ranks (torch.distributed.all_reduce) before dividing",
+            else f"reduce the sums and counts across ranks ({reduces(site)}) before dividing",
         )
     half = half_combined(site, evidence) if found.reduction is not None and site.answers.metric is None else None
     if half is not None:

@@ -71,6 +71,7 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
         return refuse(site, "SHD936", note=note, evidence=(module.home(apart).evidence(apart),))
     reasons = (
         *((_APART,) if apart is not None else ()),
+        *((_OWN_DATA,) if site.ownership.started_by is not None else ()),
         *(
             (f"line {division.location.line} divides the length by the processes again",)
             if division is not None
@@ -107,6 +108,7 @@ def _unsharded(site: Site) -> Change | Finding | str | None:
 
 
 _APART = "nothing here joins what the ranks learn: each would train on its share alone"
+_OWN_DATA = "each rank may be given data of its own: DeepSpeed asks for no sampler, and this loader has none"
 _TARGETED = (
     "one process runs as before; the program makes no process group yet: init_process_group has to run before the "
     "sampler is built, else each rank goes on reading everything (the run-time check then raises under torchrun)",

@@ -266,7 +266,7 @@ def test_the_bases_of_a_class_are_read_whose_method_gives_a_loader_of_another_fi
         pytest.param(
             "import lightning as L\nL.Trainer(devices=2)\n", "unknown", id="lightning, which is not handed the loader"
         ),
-        pytest.param("import deepspeed\ndeepspeed.initialize(model=m)\n", "deepspeed", id="deepspeed"),
+        pytest.param("import deepspeed\ndeepspeed.initialize(model=m)\n", "ddp", id="deepspeed"),
         pytest.param(
             "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cuda', (2, 2))\n",
             "mesh",

@@ -133,9 +133,9 @@ LOOP = "for b in loader:\n    pass\n"
         ),
         pytest.param(
             PLAIN + "import deepspeed\nengine = deepspeed.initialize(model=m)\nloader = DataLoader(d)\n" + LOOP,
-            "deepspeed",
+            "ddp",
             3,
-            id="beside deepspeed.initialize",
+            id="beside deepspeed.initialize, which takes no loader",
         ),
     ],
 )

@@ -538,7 +538,9 @@ def test_an_import_or_an_argument_is_no_regime(text: str) -> None:
             id="local_rank in a JAX script",
         ),
         pytest.param(
-            "import horovod.torch as hvd\nhvd.init()\nloader = DataLoader(d)\n" + LOOP, "horovod", id="horovod"
+            "import horovod.torch as hvd\nhvd.init()\nloader = DataLoader(d)\n" + LOOP,
+            "horovod",
+            id="horovod, and no sampler",
         ),
         pytest.param(
             "import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(f)\nloader = DataLoader(d)\n" + LOOP,
@@ -546,9 +548,9 @@ def test_an_import_or_an_argument_is_no_regime(text: str) -> None:
             id="xla",
         ),
         pytest.param(
-            "import deepspeed\nm = deepspeed.initialize(model=m)\nloader = DataLoader(d)\n" + LOOP,
+            "import deepspeed\nm = deepspeed.initialize(model=PipelineModule(m))\nloader = DataLoader(d)\n" + LOOP,
             "deepspeed",
-            id="deepspeed",
+            id="deepspeed with a model in parts",
         ),
         pytest.param(
             "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cuda', (2, 2))\n"

@@ -664,7 +664,7 @@ EVALUATION = (
     Idiom(
         "V13",
         "Horovod averages a metric",
-        everywhere("horovod not-ours"),
+        {"auto ddp": ("ddp edit SHD501 SHD502",), "accelerate": ("ddp refused SHD502",)},
         """
   import horovod.torch as hvd
   import torch
@@ -678,7 +678,8 @@ EVALUATION = (
   @torch.no_grad()
   def main(test_set, model):
       hvd.init()
-      sampler = DistributedSampler(test_set, num_replicas=hvd.size(), rank=hvd.rank())
+-     sampler = DistributedSampler(test_set, num_replicas=hvd.size(), rank=hvd.rank())
++     sampler = DistributedSampler(test_set, num_replicas=hvd.size(), rank=hvd.rank(), shuffle=False)
       test_loader = DataLoader(test_set, batch_size=8, sampler=sampler)
       correct = 0.0
       for images, labels in test_loader:

@@ -1013,7 +1013,7 @@ SAMPLERS = (
     Idiom(
         "S15",
         "Horovod's size and rank",
-        everywhere("horovod not-ours"),
+        everywhere("ddp right"),
         """
   import horovod.torch as hvd
   from torch.utils.data import DataLoader, DistributedSampler

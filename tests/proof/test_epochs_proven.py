@@ -104,6 +104,40 @@ def fit(loader):
         for b in loader:
             b.backward()
 """
+STARTED = {
+    "deepspeed.py": """
+import deepspeed
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
+if args.local_rank != -1:
+    deepspeed.init_distributed()
+sampler = RandomSampler(d) if args.local_rank == -1 else DistributedSampler(d)
+loader = DataLoader(d, sampler=sampler, batch_size=4)
+engine, *_ = deepspeed.initialize(model=model)
+for epoch in range(3):
+    for b in loader:
+        engine.backward(engine(b))
+""",
+    "horovod.py": """
+import horovod.torch as hvd
+from torch.utils.data import DataLoader, DistributedSampler
+hvd.init()
+sampler = DistributedSampler(d, num_replicas=hvd.size(), rank=hvd.rank())
+loader = DataLoader(d, sampler=sampler, batch_size=4)
+for epoch in range(3):
+    for b in loader:
+        model(b).backward()
+""",
+}
+
+
+def test_a_program_that_torch_does_not_start_is_run_on_its_ranks_too(tmp_path: Path) -> None:
+    for path, program in STARTED.items():
+        (tmp_path / path).write_text(program, encoding="utf-8")
+
+    result = migrate([], config=Config(tmp_path, Options(sanitizer="off")), write=False, verify="yes", timeout=100)
+
+    assert {str(change.site.path): change.codes for change in result.changes} == dict.fromkeys(STARTED, ("SHD401",))
+    assert [proof.verdict for proof in result.proofs] == ["proven", "proven"]
 
 
 def test_each_form_of_loop_shows_one_order_before_and_several_after(tmp_path: Path) -> None:

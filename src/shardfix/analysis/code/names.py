@@ -91,6 +91,16 @@ WRAPPERS_DDP = frozenset(
     }
 )
 INIT_PROCESS_GROUP = "torch.distributed.init_process_group"
+# What makes torch's default process group; deepspeed.initialize does where none is (deepspeed 0.16).
+GROUP_MAKERS = frozenset(
+    {
+        INIT_PROCESS_GROUP,
+        "deepspeed.initialize",
+        "deepspeed.init_distributed",
+        "deepspeed.comm.init_distributed",
+        "deepspeed.comm.comm.init_distributed",
+    }
+)
 
 
 def last_name(func: ast.expr) -> str:

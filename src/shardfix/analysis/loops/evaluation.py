@@ -186,6 +186,8 @@ def is_reduction(module: Module, call: ast.Call) -> bool:
     name = last_name(call.func)
     if name in _REDUCTIONS or (name in ("reduced", "in_order", "of_all_batches") and keeps_whole(module, call)):
         return True
+    if any(q.startswith("horovod.") for q in module.callee(call)):
+        return "reduce" in name or "gather" in name  # allreduce_, grouped_allreduce, allgather_object, ..
     if name in ("reduce", "gather"):
         if any(q.startswith("torch.distributed.") for q in module.callee(call)):
             return True

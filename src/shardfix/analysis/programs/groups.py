@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import Literal
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, INIT_PROCESS_GROUP
+from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, GROUP_MAKERS
 from shardfix.analysis.model import Evidence
 from shardfix.analysis.programs.processes import distributed_test
 from shardfix.analysis.programs.together import together
 
 _DEPTH = 4
+_MAKERS = frozenset(name.rpartition(".")[2] for name in GROUP_MAKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,9 @@ def _destroyed(module: Module, node: ast.AST) -> bool:
 def _inits(module: Module) -> dict[ast.AST, Evidence]:
     """The calls in the project that make the process group, or run a function that makes it, each with the line that
     makes it."""
-    named = module.project.calls_named({"init_process_group"}) if module.project is not None else module.calls
+    named = module.project.calls_named(_MAKERS) if module.project is not None else module.calls
     found: dict[ast.AST, Evidence] = {
-        call: module.evidence(call) for call in named if INIT_PROCESS_GROUP in module.callee(call)
+        call: module.evidence(call) for call in named if not GROUP_MAKERS.isdisjoint(module.callee(call))
     }
     newest = list(found)
     for _ in range(_DEPTH):
@@ -280,7 +281,8 @@ def _dominates(module: Module, init: ast.AST, node: ast.AST, evidence: Evidence,
         # The group is made inside a helper: whether it makes it in every run can't be seen from the call.
         target = module.called_function(init) if isinstance(init, ast.Call) else None
         direct = direct or (
-            isinstance(init, ast.Call) and any(q.startswith("torch.distributed.") for q in module.callee(init))
+            isinstance(init, ast.Call)
+            and any(q.startswith("torch.distributed.") or q in GROUP_MAKERS for q in module.callee(init))
         )
         if direct or (target is not None and _always_inside(module, target)):
             return Group("always", evidence=evidence)
@@ -298,7 +300,7 @@ def _always_inside(module: Module, function: ast.AST, depth: int = 0) -> bool:
     """Whether a helper calls ``init_process_group`` as a plain statement of its body, or another helper that does."""
     for statement in getattr(function, "body", []):
         if isinstance(statement, (ast.Expr, ast.Assign)) and isinstance(statement.value, ast.Call):
-            if INIT_PROCESS_GROUP in module.callee(statement.value):
+            if not GROUP_MAKERS.isdisjoint(module.callee(statement.value)):
                 return True
             inner = module.called_functions(statement.value) if depth < _DEPTH else []
             if len(inner) == 1 and _always_inside(module, inner[0], depth + 1):

@@ -26,6 +26,7 @@ from shardfix.analysis.programs.frameworks import (
     trains,
 )
 from shardfix.analysis.programs.regimes import ProgramRegimes, Ruling, is_lightning, regime_of
+from shardfix.analysis.programs.started import sampler_shards
 from shardfix.analysis.programs.unit_tests import is_unit_test
 
 # Frameworks that bring their own sharding, or a launch of their own, to every loader of a program that uses them.
@@ -53,6 +54,8 @@ class Ownership:
 
     ``via_accelerate``: nobody shards this loader, but the program runs under an Accelerator. ``note``: what else is to
     be said of a loader that is right. ``targeted``: the source shows one process, the user says that several will run.
+    ``started_by``: the framework that starts the ranks where that is not torch (``deepspeed``, ``horovod``); under
+    Horovod there is no process group of torch.
     """
 
     owner: Owner
@@ -61,6 +64,7 @@ class Ownership:
     via_accelerate: bool = False
     note: str = ""
     targeted: bool = False
+    started_by: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,10 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
         if owner in present:
             evidence = ruling.first(owner)
             assert evidence is not None
+            if present <= {owner, "ddp"} and sampler_shards(module, call, owner):
+                if flow.bounded:
+                    break
+                return Ownership("ddp", (evidence,), started_by=owner)
             return _under(module, call, flow, owner, evidence)
     if flow.bounded:
         return Ownership("unknown", missing="the loader goes through more code than is followed")

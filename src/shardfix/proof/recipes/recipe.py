@@ -144,6 +144,8 @@ def group_of(site: Site, guarded: bool) -> Group:
     """Whether a site's program always runs in a process group: it makes one and asks nothing first."""
     if guarded or site.owner in ("accelerate", "hf-trainer", "single") or site.ownership.via_accelerate:
         return "optional"
+    if site.ownership.started_by == "horovod":
+        return "optional"  # torch's group is none of its own
     module = site.module
     for made in module.calls:
         if INIT_PROCESS_GROUP not in module.callee(made):
