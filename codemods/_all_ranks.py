@@ -146,7 +146,8 @@ def edits_of(found: LetIn) -> list[Edit] | Hindrance:
         elif guard.rest:
             edits.append(ReplaceExpression(*module.place(guard.statement.test), guard.rest))
         else:
-            edits.append(LiftGuard(*module.place(guard.statement)))
+            other = _others(guard, guard.alone) if guard.statement.orelse else ""
+            edits.append(LiftGuard(*module.place(guard.statement), guard.alone, other))
     for kept in (k for k in found.kept if not any(k.first is w for w in stay.values())):
         test = _alone(kept.module, kept.first, kept.guard)
         if test is None:

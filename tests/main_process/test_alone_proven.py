@@ -18,6 +18,7 @@ SEVERAL = {"two evaluations in one condition", "the data of several evaluations 
 ALONE = {
     "checkpoints are listed, loaded and evaluated, the features kept in a file",
     "what is made of the predictions is written, and is the main process's own",
+    "the result is sent in a list that the others make by else",
 }
 
 

@@ -96,10 +96,16 @@ class GuardStatements:
 
 @dataclass(frozen=True, slots=True)
 class LiftGuard:
-    """Take an ``if`` that has no other branch away from around its body, which moves out by one level."""
+    """Take an ``if`` away from around its body, which moves out by one level.
+
+    ``other`` is the condition of its other branch, if it has one, and ``test`` its own as it is put around statements
+    of the body again: the branch stays an ``else`` of the last of these where that is the last of the body.
+    """
 
     path: str
     statement: Span
+    test: str = ""
+    other: str = ""
 
 
 @dataclass(frozen=True, slots=True)

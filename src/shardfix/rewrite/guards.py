@@ -33,7 +33,9 @@ def guard_patches(
     patches: list[Patch] = []
     for lift in lifts:
         outer = tree.statement(lift.statement)
-        body = _body_of(tree, outer)
+        body = _body_of(tree, outer, lift.other)
+        if lift.other and not any(g.test == lift.test and g.last == body.statements[-1].span for g in guards):
+            patches.append(Patch(_else_of(layout, outer, body), f"if {lift.other}"))
         if body.is_one_line:
             patches.append(Patch(Span(outer.span.start, body.statements[0].span.start), ""))
             continue
@@ -130,7 +132,7 @@ def lifted_patch(tree: Tree, lifts: Sequence[LiftGuard], patch: Patch) -> Patch:
     """A patch that puts lines into the body of an ``if`` that is taken away, with those lines out by one level."""
     for lift in lifts:
         outer = tree.statement(lift.statement)
-        body = _body_of(tree, outer)
+        body = _body_of(tree, outer, lift.other)
         end = tree.layout.line_span(_last(body)).end
         if patch.span.start != patch.span.end or not outer.span.start < patch.span.start <= end or body.is_one_line:
             continue
@@ -142,11 +144,21 @@ def lifted_patch(tree: Tree, lifts: Sequence[LiftGuard], patch: Patch) -> Patch:
     return patch
 
 
-def _body_of(tree: Tree, outer: Statement) -> Block:
+def _else_of(layout: Layout, outer: Statement, body: Block) -> Span:
+    """The word `else` of an `if`."""
+    assert isinstance(outer.node, ast.If)
+    first = layout.offset(outer.node.orelse[0].lineno, outer.node.orelse[0].col_offset)
+    lines = range(layout.line_of(first), layout.line_of(body.statements[-1].span.end), -1)
+    line = next(n for n in lines if layout.line(n).lstrip().startswith("else"))
+    start = layout.starts[line] + len(layout.indent(line))
+    return Span(start, start + len("else"))
+
+
+def _body_of(tree: Tree, outer: Statement, other: str) -> Block:
     node = outer.node
     elif_ = tree.layout.text.startswith("elif", outer.span.start)
     body = tree.body(outer)
-    if not isinstance(node, ast.If) or node.orelse or elif_ or body is None:
+    if not isinstance(node, ast.If) or (node.orelse and not other) or elif_ or body is None:
         tree.layout.fail(outer.span.start, "only an `if` without another branch can be taken away")
     return body
 

@@ -28,6 +28,7 @@ class Guard:
         tests: the parts of the condition that ask for the rank.
         rest: what else is asked, as source; empty if nothing is.
         alone: the condition as source, for what stays under it.
+        others: the names to which the other ranks give a value of their own, in the other branch.
     """
 
     module: Module
@@ -36,6 +37,7 @@ class Guard:
     tests: tuple[ast.expr, ...]
     rest: str
     alone: str
+    others: frozenset[str] = frozenset()
 
 
 def guards_at(module: Module, node: ast.AST) -> list[Guard] | None:
@@ -83,8 +85,7 @@ def guards_at(module: Module, node: ast.AST) -> list[Guard] | None:
 
 
 def _guard(module: Module, statement: ast.If, tests: list[ast.expr], main: list[ast.expr]) -> Guard:
-    if statement.orelse:
-        close(statement.orelse[0], "it is what the other ranks do while the main process evaluates")
+    others = _only_named(statement)
     if module.source.source(statement).startswith("elif"):
         close(statement, "the condition on the rank is an `elif`")
     first = tests.index(main[0])
@@ -93,7 +94,31 @@ def _guard(module: Module, statement: ast.If, tests: list[ast.expr], main: list[
             close(before, "the condition sets a name")
     rest = [_source(module, t, alone=len(tests) - len(main) == 1) for t in tests if t not in main]
     alone = [_source(module, t, alone=len(main) == 1) for t in main]
-    return Guard(module, statement, False, tuple(main), " and ".join(rest), " and ".join(alone))
+    if rest and others:
+        close(statement.orelse[0], "it is what the other ranks do, and the main process at other times")
+    return Guard(module, statement, False, tuple(main), " and ".join(rest), " and ".join(alone), others)
+
+
+def _only_named(statement: ast.If) -> frozenset[str]:
+    """The names to which the other branch gives constants, where it does nothing else: ``else: acc = None``.
+
+    Raises:
+        Closed: it does more.
+    """
+    names: set[str] = set()
+    for s in statement.orelse:
+        if isinstance(s, ast.Pass):
+            continue
+        targets = [t.id for t in s.targets if isinstance(t, ast.Name)] if isinstance(s, ast.Assign) else []
+        if not isinstance(s, ast.Assign) or len(targets) < len(s.targets) or not _is_constant(s.value):
+            close(s, "it is what the other ranks do while the main process evaluates")
+        names.update(targets)
+    return frozenset(names)
+
+
+def _is_constant(value: ast.expr) -> bool:
+    kinds = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.USub, ast.Load)
+    return all(isinstance(n, kinds) for n in ast.walk(value))
 
 
 def _early(module: Module, statement: ast.If) -> Guard:

@@ -14,6 +14,7 @@ from shardfix.analysis.loops.conditions import Guard, conjuncts, guards_at, regi
 from shardfix.analysis.loops.dividing import Closed, Divided, close
 from shardfix.analysis.loops.effects import HERE, Effect, answered, kind_of
 from shardfix.analysis.loops.own import Missing, Own
+from shardfix.analysis.loops.sent import TAKES, is_put_into_sent, is_sent_before, read_by_all
 from shardfix.analysis.loops.weights import same_weights
 from shardfix.analysis.programs.processes import (
     distributed_test,
@@ -311,23 +312,40 @@ class _Ways:
     def _read_elsewhere(self) -> None:
         """What the evaluation gives is read by the process that read it before, unless it is sent to all."""
         for divided, guard in self.divided:
-            if guard.statement in self.guards and not self._is_body(divided):
+            if self._is_body(divided):
+                for d in list(divided.module.bindings.definitions):
+                    if d.statement in divided.shared and isinstance(d.node, ast.Attribute):
+                        self._attribute(d.node, d.key)
+            elif guard.statement in self.guards:
                 for d in list(divided.module.bindings.definitions):
                     if d.statement in divided.shared and d.kind in ("assign", "augmented"):
-                        self._readers(d, divided)
+                        self._readers(d, divided, guard)
                 for s in divided.shared:
                     self._filled(divided, s)
                 if guard.early:
                     self._returned(divided)
+                self._given_by_others(guard)
+
+    def _given_by_others(self, guard: Guard) -> None:
+        """What the other ranks give a name in their branch is not what all ranks evaluate with."""
+        for d in guard.module.bindings.definitions:
+            for reader in guard.module.bindings.readers(d) if d.statement in guard.statement.orelse else ():
+                if any(divided.unit_of(reader) in divided.shared for divided, _ in self.divided):
+                    close(
+                        reader, f"`{d.key}` is another value on the other ranks (line {getattr(d.node, 'lineno', 0)})"
+                    )
 
     def _is_body(self, divided: Divided) -> bool:
         return any(isinstance(s, _Functions) and s.body in divided.blocks for s in self.above)
 
-    def _readers(self, d: Definition, divided: Divided) -> None:
+    def _readers(self, d: Definition, divided: Divided, guard: Guard) -> None:
         home = self.module.home(d.node)
         built = any(d.value is call for _, call in self.loaders)
         if isinstance(d.node, ast.Attribute) and not built:
-            close(d.node, f"`{d.key}` outlives the function, and who reads it is not followed")
+            self._attribute(d.node, d.key)
+            return
+        if d.key in guard.others:
+            return  # the other ranks go on giving it a value of their own
         for reader in home.bindings.readers(d):
             if divided.unit_of(reader) is None:
                 self._outside(home, reader, d.key, 0)
@@ -345,6 +363,9 @@ class _Ways:
         for holder in kept:
             while isinstance(holder, ast.Subscript):
                 holder = holder.value
+            if isinstance(holder, ast.Attribute):
+                self._attribute(holder, ast.unparse(holder))
+                continue
             if not isinstance(holder, ast.Name):
                 close(holder, f"`{ast.unparse(holder)}` outlives the function, and who reads it is not followed")
             for d in divided.module.bindings.reaching(holder):
@@ -352,11 +373,19 @@ class _Ways:
                     if divided.unit_of(reader) is None:
                         self._outside(divided.module, reader, holder.id, 0)
 
+    def _attribute(self, node: ast.Attribute, key: str) -> None:
+        """What an object keeps for one process, and no other reads."""
+        reader = read_by_all(self.module, node)
+        if reader is not None:
+            close(reader, f"`{key}` is read here by all ranks, of which only the main process had it")
+
     def _outside(self, module: Module, reader: ast.AST, what: str, depth: int) -> None:
         if every_guard(module, reader, HERE)[0] is not None:
             return
+        if is_sent_before(module, reader) or is_put_into_sent(module, reader):
+            return
         for outer in module.around(reader):
-            if isinstance(outer, ast.Call) and last_name(outer.func) in _TAKES:
+            if isinstance(outer, ast.Call) and last_name(outer.func) in TAKES:
                 return
             if isinstance(outer, ast.Return) and depth < _DEPTH:
                 scope = module.scope(outer)
@@ -382,14 +411,11 @@ class _Ways:
             made = [d for d in module.bindings.definitions if d.statement is statement]
             for d in made:
                 if isinstance(d.node, ast.Attribute):
-                    close(d.node, f"`{d.key}` outlives the function, and who reads it is not followed")
+                    self._attribute(d.node, d.key)
                 for reader in module.bindings.readers(d):
                     self._outside(module, reader, d.key, depth)
             return
         self._outside(module, call, ast.unparse(call.func), depth)
-
-
-_TAKES = frozenset({"broadcast", "broadcast_object_list", "step"})
 
 
 def _side(module: Module, call: ast.Call) -> bool | None:

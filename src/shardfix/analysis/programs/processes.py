@@ -112,6 +112,8 @@ def name_of(node: ast.expr) -> str:
 def is_rank(node: ast.expr) -> bool:
     """Whether an expression is a rank by its name."""
     name = name_of(node)
+    if name.isupper():  # RANK, as a constant of the module
+        return name.lower() in _RANKS
     return name in _RANKS or (isinstance(node, ast.Call) and name in _RANK_CALLS)
 
 

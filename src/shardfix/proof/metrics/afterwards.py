@@ -296,6 +296,10 @@ class Afterwards:
 
     def _branched(self, s: ast.If) -> list[ast.stmt]:
         if is_main_test(s.test) or is_not_main_test(s.test):
+            first, others = (s.body, s.orelse) if is_main_test(s.test) else (s.orelse, s.body)
+            if others and all(_is_nothing(o) for o in others) and not any(self._binds(b) for b in first):
+                # the others have nothing for a result from here on, and the first rank what it had
+                return [made for b in first for made in self.statement(b)]
             # what one rank shows is what all have: the guard decides only who says it
             if any(self._binds(b) for b in (*s.body, *s.orelse)):
                 raise self.known.stop("one rank alone makes something of the gathered values", s)
@@ -327,6 +331,11 @@ class Afterwards:
             if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
         }
         return bool(targets & set(self.known.tracked))
+
+
+def _is_nothing(s: ast.stmt) -> bool:
+    """Whether a statement gives names a constant: ``acc = None``."""
+    return isinstance(s, ast.Pass) or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant))
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
