@@ -297,8 +297,8 @@ class Afterwards:
     def _branched(self, s: ast.If) -> list[ast.stmt]:
         if is_main_test(s.test) or is_not_main_test(s.test):
             first, others = (s.body, s.orelse) if is_main_test(s.test) else (s.orelse, s.body)
-            if others and all(_is_nothing(o) for o in others) and not any(self._binds(b) for b in first):
-                # the others have nothing for a result from here on, and the first rank what it had
+            if not self.stands and others and all(map(_is_nothing, others)) and not any(map(self._binds, first)):
+                # what was rewritten leaves the others with nothing for a result, as they had before
                 return [made for b in first for made in self.statement(b)]
             # what one rank shows is what all have: the guard decides only who says it
             if any(self._binds(b) for b in (*s.body, *s.orelse)):
