@@ -9,6 +9,7 @@ from shardfix.codemods._findings import refuse
 
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, last_name
+from shardfix.analysis.loaders.library_samplers import in_order_unless_told, shares_out
 from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.model import Finding
 from shardfix.analysis.sites import Site
@@ -20,10 +21,14 @@ def shuffling_arms(site: Site) -> list[Arm]:
     return [a for a in arms if a.kind == "distributed" and a.constant("shuffle") is not False]
 
 
-def kept_in_order(arm: Arm) -> bool:
-    """Whether a sampler of the project's own is told not to shuffle."""
-    keywords = arm.node.keywords if isinstance(arm.node, ast.Call) else []
-    return any(k.arg == "shuffle" and is_false(k.value) for k in keywords)
+def kept_in_order(module: Module, arm: Arm) -> bool:
+    """Whether a sampler of the project's or a library's own is told not to shuffle, or not told to."""
+    if not isinstance(arm.node, ast.Call):
+        return False
+    keywords = arm.node.keywords
+    return in_order_unless_told(module.home(arm.node), arm.node) or any(
+        k.arg == "shuffle" and is_false(k.value) for k in keywords
+    )
 
 
 def derives(site: Site, arm: Arm) -> bool:
@@ -54,7 +59,8 @@ def _asks_for_epoch(module: Module, arm: Arm) -> bool | None:
     seen."""
     classes = module.project_classes(arm.node.func) if isinstance(arm.node, ast.Call) else []
     if not classes:
-        return None
+        known = isinstance(arm.node, ast.Call) and shares_out(module.home(arm.node), arm.node)
+        return True if known else None
     for cls in classes:
         derives = DISTRIBUTED_SAMPLER in module.bases(cls)
         if not derives and module.method(cls, "set_epoch") is None:

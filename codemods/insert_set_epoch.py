@@ -24,7 +24,7 @@ from shardfix.rewrite.edits import Edit
 
 def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     """A change, a refusal, the reason why the site is right, or None if it is none of this codemod's business."""
-    own = [a for a in site.own_shares if not kept_in_order(a)]
+    own = [a for a in site.own_shares if not kept_in_order(site.module, a)]
     distributed = [*shuffling_arms(site), *own]
     if not distributed or site.owner != "ddp":
         return None

@@ -15,6 +15,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS, last_name
 from shardfix.analysis.loaders.called_with import Run, Runs, given, left_out, settled, undecided
 from shardfix.analysis.loaders.datasets import class_cuts
+from shardfix.analysis.loaders.library_samplers import shares_out
 from shardfix.analysis.loaders.members import entries, items_of, members
 from shardfix.analysis.loops.spoken import role_of_name
 from shardfix.analysis.programs.processes import distributed_test, is_rank, is_world_size, main_process_guard
@@ -312,12 +313,14 @@ def _names_a_class(module: Module, func: ast.expr) -> bool:
 
 def _rank_aware(module: Module, node: ast.Call) -> bool:
     """Whether a call makes a sampler that takes its rank's part: it is told rank and size, or its class derives from
-    DistributedSampler, copies it, is named so, or cuts by rank itself."""
+    DistributedSampler, copies it, is named so, or cuts by rank itself, as those of some libraries do."""
     classes = module.project_classes(node.func)
     if any(DISTRIBUTED_SAMPLER in module.bases(cls) or _takes_rank(module, cls) for cls in classes):
         return True
     arguments = [*node.args, *(k.value for k in node.keywords)]
     if any(is_rank(a) for a in arguments) and any(is_world_size(a) for a in arguments):
+        return True
+    if shares_out(module, node):
         return True
     if classes:
         return any(class_cuts(module, cls) is not None for cls in classes)
