@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._gathers import gathers, kept
 from shardfix.codemods._read_alone import read_alone
+from shardfix.codemods._schedules import schedules
 from shardfix.codemods._sharding import is_streaming, split_by_hand
 from shardfix.codemods._split_data import reads_rank, split_twice, streams, whole_stream
 
 from shardfix.analysis.code.module import Module, is_false
-from shardfix.analysis.code.names import ACCELERATOR, last_name
+from shardfix.analysis.code.names import ACCELERATOR
+from shardfix.analysis.loaders.branches import conditions
 from shardfix.analysis.loaders.caches import cache_by_step
 from shardfix.analysis.loaders.generators import seeds_alike, unsynchronised
 from shardfix.analysis.loaders.samplers import Arm
@@ -20,7 +22,7 @@ from shardfix.analysis.loops.accumulation import accumulated
 from shardfix.analysis.loops.evaluation import gathers_itself
 from shardfix.analysis.model import Finding, Location, Options
 from shardfix.analysis.programs.groups import group_at
-from shardfix.analysis.programs.regimes import is_accelerator
+from shardfix.analysis.programs.processes import distributed_test
 from shardfix.analysis.programs.together import together
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
@@ -30,6 +32,18 @@ _ALIKE = re.compile(r"(?:==|~=|Version:) *0\.2[5-9]\b")  # releases that shuffle
 
 def _class_of(module: Module, arm: Arm) -> ast.ClassDef | None:
     return module.class_definition(arm.node.func) if isinstance(arm.node, ast.Call) else None
+
+
+def _may_give_another(module: Module, arm: Arm) -> bool:
+    """Whether the function that makes a sampler may give one that shards nothing in a run of several processes too."""
+    return any(_may_give_another(module, m) if m.made else _of_several(module, m) for m in arm.made if not m.rank_aware)
+
+
+def _of_several(module: Module, arm: Arm) -> bool:
+    if arm.kind == "distributed":
+        return False
+    asked = list(conditions(module.home(arm.node), arm.node))
+    return not any(distributed_test(test) is not None and distributed_test(test) is not holds for test, holds in asked)
 
 
 def _ordered(site: Site) -> bool:
@@ -56,6 +70,8 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
         )
     for arm in (*site.arms, *site.batch_arms):
         if arm.rank_aware:
+            if _may_give_another(module, arm):
+                continue  # on which way it is made is not seen
             yield Finding(
                 "SHD702",
                 where,
@@ -99,7 +115,7 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
     yield from _main_only(site)
     yield from _gathered(site)
     yield from _not_gathered(site)
-    yield from _schedules(site)
+    yield from schedules(site)
 
 
 def _old_accelerate(site: Site) -> Iterator[Finding]:
@@ -212,34 +228,6 @@ def _gathered(site: Site) -> Iterator[Finding]:
                 + (f"; {stays.why}" if stays else ""),
                 (site.module.evidence(gather.call),),
                 (stays.remedy if stays else "accelerator.gather_for_metrics drops them") + counted,
-            )
-            return
-
-
-def _schedules(site: Site) -> Iterator[Finding]:
-    """A prepared loader's length in a schedule whose scheduler is prepared too: it takes W steps a call."""
-    module = site.module
-    lengths = [u for u in site.flow.of("length") if u.prepared is not None]
-    if not lengths:
-        return
-    for call in module.calls:
-        if not (
-            isinstance(call.func, ast.Attribute)
-            and call.func.attr == "prepare"
-            and is_accelerator(module, call.func.value)
-        ):
-            continue
-        scheduled = any("sched" in last_name(a).lower() for a in call.args)
-        later = [u for u in lengths if getattr(u.node, "lineno", 0) < call.lineno]
-        scaled = "num_processes" in module.text
-        if scheduled and later and not scaled:
-            yield Finding(
-                "SHD713",
-                site.location,
-                "the schedule's length is taken from the prepared loader, and the prepared scheduler makes W steps a "
-                "call: the rate reaches its end after 1/W of the training",
-                (module.evidence(later[0].node), module.evidence(call)),
-                "take len(loader) before prepare(), or multiply by accelerator.num_processes",
             )
             return
 
