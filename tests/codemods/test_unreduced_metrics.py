@@ -39,7 +39,7 @@ def test_the_loop_of_these_tests_is_understood() -> None:
         pytest.param("if i > 3: break\n", "`break` leaves samples out", id="left early"),
         pytest.param("if x is None: continue\n", "`continue` leaves samples out", id="a batch passed over"),
         pytest.param("loss.backward()\n", "computes gradients", id="gradients"),
-        pytest.param("dist.all_reduce(y)\n", "a collective inside the loop", id="a collective"),
+        pytest.param("dist.all_reduce(y)\n", "it combines the ranks' values of each batch", id="a collective"),
         pytest.param("best = max(best, y.max())\n", "`best` of the batch before is read", id="a running maximum"),
         pytest.param("total *= 2\n", "no sum", id="a product"),
         pytest.param("total += len(y)\n        if i % 3 == 0: total = 0\n", "is set anew in the loop", id="set back"),

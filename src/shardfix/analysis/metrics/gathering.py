@@ -134,7 +134,8 @@ class Gathering:
             if learns(self.module, n):
                 self.refuse(s, "the loop computes gradients, which DistributedDataParallel averages over the ranks")
             elif is_reduction(self.module, n) and not self._own_metric(n):
-                self.refuse(s, "a collective inside the loop")
+                add = "add up sums over the samples, and their number, and reduce these once, behind the loop"
+                self.refuse(s, f"it combines the ranks' values of each batch, padding among them: {add}")
             elif draws(self.module, n):
                 self.refuse(s, f"`{short(n.func)}` draws other numbers on each rank, and for other samples")
             elif any(carries(self.module, f) for f in forwards(self.module, n)):
