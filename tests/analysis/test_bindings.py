@@ -25,6 +25,10 @@ def lines_reaching(text: str, name: str = "x") -> list[int]:
             "if a:\n    x = 1\nelif b:\n    x = 2\nelse:\n    x = 3\nprint(x)\n", [2, 4, 6], id="an elif chain"
         ),
         pytest.param(
+            "x = 1\nif a:\n    x = 2\n    assert False, 'no'\nprint(x)\n", [1], id="a branch that asserts nothing true"
+        ),
+        pytest.param("x = 1\nif a:\n    x = 2\n    assert a\nprint(x)\n", [1, 3], id="a branch that asserts"),
+        pytest.param(
             "x = 1\nif a:\n    x = 2\n    raise SystemExit\nprint(x)\n", [1], id="a branch that raises does not go on"
         ),
         pytest.param("x = 1\nfor i in y:\n    x = 2\nprint(x)\n", [1, 3], id="a loop may not run"),

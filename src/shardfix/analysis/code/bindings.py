@@ -262,6 +262,12 @@ class Bindings:
             return None
         elif isinstance(s, (ast.Global, ast.Nonlocal)):
             self._globals[self._scope].update(s.names)
+        elif isinstance(s, ast.Assert):
+            self._load(s.test, env)
+            if s.msg is not None:
+                self._load(s.msg, env)
+            if isinstance(s.test, ast.Constant) and not s.test.value:
+                return None  # `assert False, "unknown"` ends its arm as `raise` does
         elif isinstance(s, ast.Delete):
             for target in s.targets:
                 if isinstance(target, ast.Name):
