@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plans import edited, planned
+from plans import codes, edited, planned
 
 from shardfix.analysis.model import Options
 
@@ -68,6 +68,19 @@ def test_who_goes_by_the_number_of_batches_is_named(text: str, line: int) -> Non
 
     assert report.changes == ()
     assert f"line {line} is not understood: the number of batches is read" in report.why
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        pytest.param("    print('of', len(loader.sampler))\n    return s\n", ["SHD305"], id="shown"),
+        pytest.param("    logger.debug('%d', loader.sampler.num_samples)\n    return s\n", ["SHD305"], id="logged"),
+        pytest.param("    return s / len(loader.sampler)\n", ["SHD904"], id="a denominator"),
+        pytest.param("    n = len(loader.sampler)\n    print(s / n)\n", ["SHD904"], id="a denominator that is shown"),
+    ],
+)
+def test_the_length_of_a_sampler_is_one_ranks_too(behind: str, expected: list[str]) -> None:
+    assert codes(IMPORTS + VALIDATE + behind + RUN) == [expected]
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,27 @@ def measured(module: Module, flow: Flow, settled: Collection[ast.AST]) -> Obstac
                 home.statement(node), "the number of batches is read, which is one rank's once it is shared"
             )
     for use in flow.of("attribute"):
-        if isinstance(use.node, ast.Attribute) and _of_sampler(module, use.node):
+        if isinstance(use.node, ast.Attribute) and _of_sampler(module, use.node) and not _is_shown(module, use.node):
             home = module.home(use.node)
             return Obstacle(
                 home.statement(use.node), f"`{ast.unparse(use.node)}` is read, which deals out one rank's part"
             )
     return None
+
+
+def shown(module: Module, node: ast.expr) -> bool:
+    """Whether a number ends up in what is printed, logged, or drawn as a progress bar, and nowhere else."""
+    return _Shown(module.home(node)).told(node)
+
+
+def _is_shown(module: Module, node: ast.Attribute) -> bool:
+    """Whether a measure of a sampler is only shown: ``len(loader.sampler)``, ``loader.sampler.num_samples``."""
+    outer = module.parents[node]
+    if node.attr in _MEASURES:
+        return shown(module, node)
+    length = isinstance(outer, ast.Call) and last_name(outer.func) == "len" and outer.args == [node]
+    measure = isinstance(outer, ast.Attribute) and outer.attr in _MEASURES
+    return (length or measure) and isinstance(outer, ast.expr) and shown(module, outer)
 
 
 def reckoned_before(module: Module, loop: ast.For, steps: ast.expr) -> Obstacle | None:
@@ -188,4 +203,4 @@ class _Shown:
         return all(_Shown(self.module.home(load)).told(load, depth + 1) for load in loads)
 
 
-__all__ = ["measured", "reckoned_before"]
+__all__ = ["measured", "reckoned_before", "shown"]

@@ -19,7 +19,7 @@ from shardfix.analysis.metrics.entries import only_summed
 from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.growing import none_test
 from shardfix.analysis.metrics.kept_reads import kept_out_of_sight
-from shardfix.analysis.metrics.lengths import reckoned_before
+from shardfix.analysis.metrics.lengths import reckoned_before, shown
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
 from shardfix.analysis.metrics.modes import may_train, trains_inside
 from shardfix.analysis.metrics.operators import changed_by_an_operator
@@ -470,7 +470,8 @@ class _Afterwards:
         for use in self.flow.of("attribute"):
             sampler = isinstance(use.node, ast.Attribute) and use.node.attr in ("sampler", "batch_sampler")
             measured = self.module.parents.get(use.node)
-            if sampler and isinstance(measured, ast.Call) and last_name(measured.func) == "len":
+            length = sampler and isinstance(measured, ast.Call) and last_name(measured.func) == "len"
+            if length and isinstance(measured, ast.Call) and not shown(self.module, measured):
                 self._refuse(self.module.statement(measured), "the sampler's length is that of one rank's part")
         for node in ast.walk(self.scope):
             below = getattr(node, "lineno", 0) > (self.loop.end_lineno or 0)
