@@ -15,7 +15,7 @@ from shardfix.analysis.code.spelling import below_imports
 from shardfix.analysis.loaders.items import drawn
 from shardfix.analysis.metrics.collation import gives_lists, may_pad
 from shardfix.analysis.metrics.coming import stays_away
-from shardfix.analysis.metrics.lengths import measured
+from shardfix.analysis.metrics.lengths import measured, shown
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.ordering import by_order
 from shardfix.analysis.metrics.origins import Origin, origins
@@ -25,7 +25,7 @@ from shardfix.analysis.metrics.splits import drawn_anew
 from shardfix.analysis.metrics.summing import summed
 from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.metrics.understanding import understand
-from shardfix.analysis.model import Evidence
+from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.programs.processes import is_world_size
 from shardfix.analysis.programs.started import buffers_apart
@@ -67,22 +67,25 @@ class Mended:
 
 
 # The rule that puts a metric together asks, and so does each refusal that says why it is not: once is enough.
-_KNOWN: WeakKeyDictionary[Site, dict[frozenset[ast.expr], Mended | Hindrance]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Site, dict[frozenset[ast.AST], Mended | Hindrance]] = WeakKeyDictionary()
 
 
-def mended(site: Site, lifted: frozenset[ast.expr] = frozenset()) -> Mended | Hindrance:
+def mended(
+    site: Site, lifted: frozenset[ast.expr] = frozenset(), reduced: frozenset[ast.AST] = frozenset()
+) -> Mended | Hindrance:
     """How the metric of every loop over a loader is put together from the ranks' parts.
 
     Args:
         lifted: conditions on the rank that are taken away.
+        reduced: loops over other loaders, behind which their metrics are put together.
     """
     known = _KNOWN.setdefault(site, {})
-    if lifted not in known:
-        known[lifted] = _mended(site, lifted)
-    return known[lifted]
+    if lifted | reduced not in known:
+        known[lifted | reduced] = _mended(site, lifted, reduced)
+    return known[lifted | reduced]
 
 
-def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
+def _mended(site: Site, lifted: frozenset[ast.expr], reduced: frozenset[ast.AST]) -> Mended | Hindrance:
     if site.role != "eval":
         return Hindrance("it is not seen to evaluate", site.module.evidence(site.call))
     if site.ownership.started_by == "horovod":
@@ -119,11 +122,11 @@ def _mended(site: Site, lifted: frozenset[ast.expr]) -> Mended | Hindrance:
         if tasks is not None:
             why = "each rank is dealt other items of this loop, so that their parts would be of different evaluations"
             return Hindrance(why, module.home(tasks).evidence(tasks), alone=True)
-        away = stays_away(module, metric.loop, use.calls, site.flow.aliases, lifted)
+        away = stays_away(module, metric.loop, use.calls, site.flow.aliases, lifted, reduced)
         if away is not None and away.certain:
             return Hindrance(away.why, module.home(away.node).evidence(away.node), alone=True)
         if away is not None:
-            doubts.append(f"line {_line(away.node)}: {away.why}")
+            doubts.append(f"{_place(site, away.node)}: {away.why}")
         if site.evaluation.reduction is not None:
             found = summed(module, metric, sharded="distributed" in site.kinds)
             if found.why is not None and metric.accumulators:
@@ -186,7 +189,7 @@ def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
     if isinstance(found, Hindrance) and site.ownership.started_by == "horovod":
         return found.why, (found.evidence,)
     if isinstance(found, Hindrance):
-        return f"line {found.evidence.location.line} is not understood: {found.why}", (found.evidence,)
+        return f"{_at(site, found.evidence.location)} is not understood: {found.why}", (found.evidence,)
     if found.doubts:
         return f"it is not sure: {found.doubts[0]}", found.evidence
     if found.inexact:
@@ -254,6 +257,8 @@ def _loader(site: Site) -> Hindrance | None:
             why = f"its sampler draws some of the samples (`{drawn[0]}`), and they would all be evaluated"
             return Hindrance(why, module.evidence(arm.node))
         for use in site.sampler_flow(arm).of("length"):
+            if isinstance(use.node, ast.expr) and shown(module, use.node):
+                continue
             return Hindrance("the sampler's length becomes that of one rank's part", module.evidence(use.node))
     return None
 
@@ -351,6 +356,15 @@ def is_ours(imported: str) -> bool:
     """Whether an import is of the functions that keep a metric whole."""
     head, _, name = imported.rpartition(".")
     return name in NAMES and head.rpartition(".")[2] in (EVALUATION, "evaluation")
+
+
+def _place(site: Site, node: ast.AST) -> str:
+    return _at(site, site.module.home(node).location(node))
+
+
+def _at(site: Site, where: Location) -> str:
+    """A line of the loader's own file, or one of another."""
+    return f"line {where.line}" if where.path == site.location.path else f"{where.path}:{where.line}"
 
 
 def _line(node: ast.AST) -> int:

@@ -77,13 +77,24 @@ def together(sites: Sequence[Site], found: dict[Location, Mended]) -> Iterable[l
     return [[by_location[loc] for loc in sorted(group)] for group in groups if not group & hindered]
 
 
+def _understood(sites: Sequence[Site], options: Options) -> dict[Location, Mended]:
+    """The sites whose metrics are put together; what is alike on all ranks by one may lead all of them to another."""
+    found: dict[Location, Mended] = {}
+    for unsafe in (False, True) if options.unsafe else (False,):
+        more = True
+        while more:
+            changed = {s.location for g in together(sites, found) if isinstance(_change(g, found), Change) for s in g}
+            reduced = frozenset(loop for location in changed for loop in found[location].loops)
+            new = {s.location: mended(s, reduced=reduced) for s in sites if s.location not in found}
+            sure = {k: m for k, m in new.items() if isinstance(m, Mended) and (unsafe or not (m.inexact or m.doubts))}
+            found |= sure
+            more = bool(sure)
+    return {s.location: found[s.location] for s in sites if s.location in found}
+
+
 def plan(sites: Sequence[Site], options: Options) -> Planned:
     """Changes for the evaluation loaders of one module whose metric is understood and reduced by nothing."""
-    found: dict[Location, Mended] = {}
-    for site in sites:
-        result = mended(site) if _open(site) else None
-        if isinstance(result, Mended) and (options.unsafe or not (result.inexact or result.doubts)):
-            found[site.location] = result
+    found = _understood([s for s in sites if _open(s)], options)
     made = [_change(group, found) for group in together(sites, found)]
     refused = tuple((m.location, m) for m in made if isinstance(m, Finding))
     loops = {s: frozenset(use.node for use in s.flow.of("iterate")) for s in sites}

@@ -195,6 +195,15 @@ def is_reduction(module: Module, call: ast.Call) -> bool:
     return name in _RESULTS and isinstance(call.func, ast.Attribute) and gathers_itself(module, call.func.value)
 
 
+def gives_all_the_same(module: Module, call: ast.Call) -> bool:
+    """Whether every rank is given the same by a call that puts the ranks' values together."""
+    name = last_name(call.func)
+    if name in ("reduced", "in_order", "of_all_batches"):
+        return keeps_whole(module, call)
+    by_all = name in ("gather", "gather_for_metrics", "reduce") and isinstance(call.func, ast.Attribute)
+    return by_all and isinstance(call.func, ast.Attribute) and is_accelerator(module, call.func.value)
+
+
 def keeps_whole(module: Module, call: ast.Call) -> bool:
     """Whether a call is of one of the functions that keep a metric whole, vendored or of shardfix."""
     return any(q.rpartition(".")[0].rpartition(".")[2] in _OWN for q in module.callee(call))
@@ -272,4 +281,13 @@ def _counts(module: Module, node: ast.AST, loop: ast.AST, inside: set[ast.AST]) 
     return False
 
 
-__all__ = ["Evaluation", "evaluates", "evaluation", "find_reduction", "gathers_itself", "is_reduction", "keeps_whole"]
+__all__ = [
+    "Evaluation",
+    "evaluates",
+    "evaluation",
+    "find_reduction",
+    "gathers_itself",
+    "gives_all_the_same",
+    "is_reduction",
+    "keeps_whole",
+]

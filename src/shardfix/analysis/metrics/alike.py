@@ -12,6 +12,7 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.loops.evaluation import gives_all_the_same
 from shardfix.analysis.metrics.alike_names import (
     AGREED,
     CHANGES,
@@ -48,13 +49,13 @@ class Alike:
 
     Args:
         assumed: expressions that are, because of an edit or by what they stand for: the loader, lifted conditions.
-        loop: what is gathered in it is reduced behind it.
+        loops: what is gathered in them is reduced behind them.
         comes: whether all ranks come to a node or none does.
     """
 
     module: Module
     assumed: frozenset[ast.expr]
-    loop: ast.AST
+    loops: frozenset[ast.AST]
     stored: Stored
     comes: Callable[[ast.AST, int], bool]
     open: set[ast.AST] = field(default_factory=set)  # being asked about: alike if all else is
@@ -195,7 +196,7 @@ class Alike:
                 return self._imported(d, reader, depth)
             if d.kind == "parameter":
                 return self._given(d, depth)
-            if self.loop in self.module.around(d.statement):
+            if not self.loops.isdisjoint(self.module.around(d.statement)):
                 return True  # reduced behind the loop
             if d.value is None or not self.reached(d, reader, depth):
                 return False
@@ -338,7 +339,7 @@ class Alike:
     def _used(self, home: Module, use: ast.expr, depth: int, values: bool) -> bool:
         outer = home.parents[use]
         call = home.parents.get(outer)
-        if self.loop in home.around(use):
+        if not self.loops.isdisjoint(home.around(use)):
             return True
         if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, (ast.Store, ast.Del)):
             stored = getattr(home.statement(use), "value", None)
@@ -532,6 +533,8 @@ class Alike:
         name = last_name(call.func)
         given = arguments_of(call)
         functions = home.called_functions(call)
+        if gives_all_the_same(home, call):
+            return True
         if home.project_classes(call.func):
             return all(self.value(a, depth) for a in given)
         if functions:

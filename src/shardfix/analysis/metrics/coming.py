@@ -44,6 +44,7 @@ def stays_away(
     calls: Sequence[ast.Call],
     aliases: frozenset[ast.expr],
     lifted: frozenset[ast.expr] = frozenset(),
+    reduced: frozenset[ast.AST] = frozenset(),
 ) -> Away | None:
     """The first thing because of which a rank may not come to a loop while others do; None where all are seen to come.
 
@@ -51,8 +52,9 @@ def stays_away(
         calls: the calls through which the loader came to the loop, where these are known.
         aliases: the expressions that stand for the loader.
         lifted: conditions that are to be taken away.
+        reduced: other loops, behind which what they gather is to be reduced.
     """
-    return _Way(module, loop, aliases, set(calls), lifted).to(loop)
+    return _Way(module, loop, aliases, set(calls), lifted, reduced).to(loop)
 
 
 @dataclass
@@ -64,13 +66,14 @@ class _Way:
     aliases: frozenset[ast.expr]
     given: set[ast.Call]
     lifted: frozenset[ast.expr]
+    reduced: frozenset[ast.AST]
     seen: set[ast.AST] = field(default_factory=set)
     alike: Alike = field(init=False)
     of_a_value: bool = False  # whether it is the way to what binds a value, not to the loop
 
     def __post_init__(self) -> None:
         assumed = self.aliases | self.lifted
-        self.alike = Alike(self.module, assumed, self.loop, Stored(self.module), self._comes)
+        self.alike = Alike(self.module, assumed, self.reduced | {self.loop}, Stored(self.module), self._comes)
 
     def to(self, node: ast.AST, depth: int = 0) -> Away | None:
         """What may keep a rank from a node."""
@@ -127,7 +130,8 @@ class _Way:
 
     def _comes(self, node: ast.AST, depth: int) -> bool:
         """Whether all ranks come to a statement or none does, with that what it binds is alike."""
-        way = _Way(self.module, self.loop, self.aliases, self.given, self.lifted, set(self.seen), of_a_value=True)
+        known = (self.aliases, self.given, self.lifted, self.reduced, set(self.seen))
+        way = _Way(self.module, self.loop, *known, of_a_value=True)
         way.alike = self.alike
         return way.to(node, 2) is None
 

@@ -13,6 +13,8 @@ from shardfix.analysis.code.objects import attribute_loads, imported_loads
 from shardfix.analysis.code.tree import walk
 from shardfix.analysis.metrics.launching import Start, is_command, of_command, started_by
 from shardfix.analysis.metrics.model import Obstacle
+from shardfix.analysis.metrics.stored import is_settings
+from shardfix.analysis.programs.together import together
 
 _Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Decorators under which a call of a function runs it, once and on every rank.
@@ -282,7 +284,7 @@ def _replaced(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) 
     name, project = function.name, module.project
     # A script that no other file imports is known to none of them.
     imported = project is None or bool(project.importers.get(module.path)) or bool(_family(module, function))
-    for m in module.fellows if imported else (module,):
+    for m in together(module) if imported else (module,):
         if name not in m.text:
             continue
         for d in m.bindings.definitions:
@@ -290,9 +292,8 @@ def _replaced(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) 
                 return Obstacle(d.statement, f"something else is put in the place of `{name}` here")
         if m is module or "getattr" in m.text:
             for call in m.calls:
-                if last_name(call.func) in ("getattr", "setattr", "attrgetter", "methodcaller") and _asks(
-                    m, call, name
-                ):
+                named = last_name(call.func) in ("getattr", "setattr", "attrgetter", "methodcaller")
+                if named and _asks(m, call, name) and _may_hold(m, call, module, function):
                     return Obstacle(call, f"`{name}` may be asked for by its name here, and what runs it is not seen")
     return None
 
@@ -306,6 +307,23 @@ def _may_be(m: Module, target: ast.AST, module: Module, function: ast.AST) -> bo
         classes = {*m.instances(base), *m.project_classes(base)}
         return bool(classes & family) or (isinstance(base, ast.Name) and base.id == "cls")
     return any(q == module.name for q in m.qualify(base))
+
+
+def _may_hold(m: Module, call: ast.Call, module: Module, function: ast.AST) -> bool:
+    """Whether an object that is asked for an attribute may hold a function: a module, an object of its class, or what
+    is not seen."""
+    if last_name(call.func) not in ("getattr", "setattr") or not call.args:
+        return True
+    base = call.args[0]
+    if is_settings(base):
+        return False
+    family = set(_family(module, function))
+    own = m.class_of(call) if isinstance(base, ast.Name) and base.id in ("self", "cls") else None
+    classes = {own} if own is not None else {*m.instances(base), *m.project_classes(base)}
+    if classes:
+        return bool(classes & family)
+    named = m.qualify(base)
+    return not named or (not family and module.name in named)
 
 
 def _asks(module: Module, call: ast.Call, name: str) -> bool:
