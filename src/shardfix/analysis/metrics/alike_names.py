@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+DEPTH = 24  # values of values that are followed
 SETTINGS = re.compile(
     r"(^|_)(args?|arguments|cfgs?|config|configs|conf|opts?|options?|flags|hparams|hps|hp|params|settings)$",
     re.IGNORECASE,

@@ -7,6 +7,7 @@ import ast
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.metrics.alike import Alike
+from shardfix.analysis.metrics.alike_bound import reached
 from shardfix.analysis.metrics.going_by_rank import goes_by_rank
 
 _DEPTH = 6
@@ -56,7 +57,7 @@ def _bound(alike: Alike, d: Definition, reader: ast.expr, depth: int) -> bool:
     try:
         if d.kind == "parameter":
             return _given(alike, d, depth)
-        if not alike.reached(d, reader, 0):
+        if not reached(alike, d, reader, 0):
             return False
         if d.kind == "import":
             home = alike.module.home(d.node)
