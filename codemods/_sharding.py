@@ -22,7 +22,7 @@ from shardfix.analysis.loaders.items import Dependence, by_reads
 from shardfix.analysis.loaders.resized import resized
 from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Evidence, Finding
-from shardfix.analysis.programs.groups import Group, group_at, made_in_the_program, without_group
+from shardfix.analysis.programs.groups import Group, alone_at, group_at, made_in_the_program
 from shardfix.analysis.programs.processes import is_world_size, main_process_guard, some_ranks
 from shardfix.analysis.programs.regimes import is_accelerator
 from shardfix.analysis.sites import Site
@@ -128,7 +128,7 @@ def _of_batch(node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
 def one_process(site: Site) -> ast.expr | None:
     """The condition because of which only one process builds a loader, or reads it wherever it is read."""
     module = site.module
-    built = main_process_guard(module, site.call) or without_group(module, site.call)
+    built = alone_at(module, site.call)
     if built is not None:
         return built
     guards = [

@@ -20,8 +20,8 @@ from shardfix.analysis.loops.learning import does, evaluates
 from shardfix.analysis.metrics.reread import OVERWRITTEN
 from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
-from shardfix.analysis.programs.groups import without_group
-from shardfix.analysis.programs.processes import distributed_test, is_world_size, main_process_guard
+from shardfix.analysis.programs.groups import alone_at
+from shardfix.analysis.programs.processes import distributed_test, is_world_size
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import DropImport, ReplaceExpression
@@ -261,7 +261,7 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
     if site.kinds & {"parameter", "unknown"}:
         return refuse(site, "SHD902")
     found = site.evaluation
-    built = main_process_guard(site.module, site.call) or without_group(site.module, site.call)
+    built = alone_at(site.module, site.call)
     if built is not None and found.guard is None:
         return f"only one process builds it (line {built.lineno}), so it reads everything, as it should"
     if found.guard is not None:

@@ -11,7 +11,7 @@ from typing import Literal
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, GROUP_MAKERS
 from shardfix.analysis.model import Evidence
-from shardfix.analysis.programs.processes import distributed_test
+from shardfix.analysis.programs.processes import distributed_test, main_process_guard
 from shardfix.analysis.programs.together import together
 
 _DEPTH = 4
@@ -44,7 +44,12 @@ def group_at(module: Module, node: ast.AST) -> Group:
     return _before(module, node, inits, 0)
 
 
-def without_group(module: Module, node: ast.AST) -> ast.expr | None:
+def alone_at(module: Module, node: ast.AST) -> ast.expr | None:
+    """The condition because of which a node is run by one process: the main one, or one that makes no group."""
+    return main_process_guard(module, node) or _without_group(module, node)
+
+
+def _without_group(module: Module, node: ast.AST) -> ast.expr | None:
     """The condition around a place in whose other arm the process group is made, in the same function: the place is
     one process's (``if n_gpus > 1: init_process_group(..)``, and the ``else`` of a second ``if n_gpus > 1``)."""
     arms = [
