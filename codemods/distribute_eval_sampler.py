@@ -17,6 +17,7 @@ from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.loops.accumulation import accumulated, left_early, same_source
 from shardfix.analysis.loops.duplicates import merged_by_sample
 from shardfix.analysis.loops.learning import does, evaluates
+from shardfix.analysis.loops.results import keeps_a_result, out_of_sight
 from shardfix.analysis.metrics.reread import OVERWRITTEN
 from shardfix.analysis.metrics.twice import reduced_later
 from shardfix.analysis.model import Change, Evidence, Finding, Location, Options
@@ -172,7 +173,7 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
     """A sharded evaluation whose metric is one rank's part of it, or counts the padding."""
     found = site.evaluation
     loops = [u.node for u in site.flow.of("iterate")]
-    if not any(accumulated(loop) for loop in loops):
+    if not any(keeps_a_result(site.module, loop) for loop in loops):
         site.answered("metric", "reduced", "exact")  # the sharding rests on it, though nothing asks for it any more
         return None
     if found.exact is not None:
@@ -223,6 +224,11 @@ def _combined(site: Site) -> Hindrance | None:
             later = reduced_later(site.module.home(loop), loop, kept, sharded=True)
             if later is not None:
                 return Hindrance(later.why, site.module.home(later.node).evidence(later.node))
+    for function in site.evaluation.functions:
+        use = out_of_sight(site.module, function)
+        if use is not None:
+            why = f"`{getattr(function, 'name', '')}` is handed on, and what is made of its result is not seen"
+            return Hindrance(why, site.module.home(use).evidence(use))
     return None
 
 
