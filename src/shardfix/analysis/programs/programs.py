@@ -11,7 +11,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.project import Project
 from shardfix.analysis.model import Launch
 from shardfix.analysis.programs.pieces import Pieces, asks_for_main
-from shardfix.analysis.programs.spreading import spread
+from shardfix.analysis.programs.spreading import Spread
 from shardfix.analysis.programs.unit_tests import of_a_suite
 
 
@@ -32,15 +32,23 @@ class Programs:
     _of_node: dict[ast.AST, int]
     _bodies: dict[str, int]
     _masks: list[int]
+    _class_around: dict[int, int]
+    _uncalled: frozenset[int] = frozenset()
     tests: int = 0
 
     def reaching(self, module: Module, node: ast.AST) -> int:
         """The programs, as bits by their place in ``programs``, that run the code around a node."""
         return self._masks[self._unit(module, node)]
 
+    def is_uncalled(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node stands in a method that nothing is seen to call: all programs that use its class reach it."""
+        return self._unit(module, node) in self._uncalled
+
     def same_code(self, module: Module, a: ast.AST, b: ast.AST) -> bool:
         """Whether two nodes of one file stand in the same function, class or top-level code."""
-        return self._unit(module, a) == self._unit(module, b)
+        units = [self._unit(module, node) for node in (a, b)]
+        one, other = (self._class_around.get(unit, unit) for unit in units)
+        return one == other
 
     def chosen(self, mask: int) -> Iterator[Program]:
         """The programs whose bits are set, in the order of their paths."""
@@ -61,14 +69,19 @@ def find_programs(project: Project, launches: Sequence[Launch] = ()) -> Programs
     """The programs of a project and what each reaches.
 
     Each file is walked once; what code refers to, by a name or an attribute that resolves to a function or class of the
-    project, it reaches, a class with all of its methods, and an import reaches what the file runs when it is imported.
+    project, it reaches, and an import reaches what the file runs when it is imported. A method is reached where its
+    class and its name are (see ``by_name``); one that nothing is seen to call, by all that use its class, so that what
+    it refers to is not taken for another program's alone.
     """
     graph = Pieces(project)
     programs = tuple(_entries(project, launches))
     starts = [_starts(graph, project.modules[p.path], p) for p in programs]
-    masks = spread([u.leads_to for u in graph.units], starts)
     tests = sum(1 << i for i, p in enumerate(programs) if p.kind == "test")
-    return Programs(programs, graph.of_node, graph.bodies, masks, tests)
+    spread = Spread([u.leads_to for u in graph.units], graph.both, starts)
+    uncalled = frozenset(m for m in graph.class_around if not spread.reaching(m) & ~tests)
+    spread.add([(m, spread.reaching(graph.class_around[m])) for m in uncalled])
+    masks = [spread.reaching(index) for index in range(len(graph.units))]
+    return Programs(programs, graph.of_node, graph.bodies, masks, graph.class_around, uncalled, tests)
 
 
 # -- entries ---------------------------------------------------------------------------------------------------------
@@ -113,6 +126,7 @@ def _starts(graph: Pieces, module: Module, program: Program) -> set[int]:
     found = {graph.bodies[module.path]}
     if program.kind == "test":
         found |= set(graph.defined[module.path].values())
+        found |= {m for unit in list(found) for cls in graph.classes.get(unit, ()) for m in cls.methods}
     if module.path in graph.mains:
         found.add(graph.mains[module.path])
     for launch in program.launches:

@@ -332,6 +332,7 @@ def regime_of(regimes: ProgramRegimes, module: Module, node: ast.AST) -> Ruling:
         (owner,) = ruled
         if owner == "single":
             own = tuple(r for r in mine.own if not (r.guarded and r.what == "wrap"))
+            own = tuple(r for r in own if not _is_of_others(programs, home, r, mask))
             return _alone(replace(mine, own=own)) if own else Ruling()
         shown = regimes.project.shown(owner, mask)
         return Ruling(mine.own if mine.first(owner) or shown is None else (*mine.own, shown))
@@ -340,19 +341,27 @@ def regime_of(regimes: ProgramRegimes, module: Module, node: ast.AST) -> Ruling:
         # It says so itself. A DistributedSampler says so to programs of one process, not to those of a framework.
         if any(r.what != "sampler" for r in here) or ruled.keys() <= {"ddp", "single"}:
             return Ruling(tuple(here))
-    return _disagreeing(regimes.project, ruled)
+    return _disagreeing(regimes.project, ruled, programs.is_uncalled(home, node))
 
 
-def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int]) -> Ruling:
+def _is_of_others(programs: Programs, module: Module, regime: Regime, mask: int) -> bool:
+    """Whether a use in a module is run by programs, and by none of these."""
+    runs = programs.reaching(module, regime.node) & ~programs.tests
+    return bool(runs) and not runs & mask
+
+
+def _disagreeing(project: ProjectRegimes, ruled: dict[Owner, int], uncalled: bool) -> Ruling:
     words: list[str] = []
     evidence: list[Evidence] = []
     for owner, mask in list(ruled.items())[:3]:
         program = next(project.programs.chosen(mask))
-        words.append(f"{program.path} runs it {'in one process' if owner == 'single' else f'under {owner}'}")
+        verb = "uses its class" if uncalled else "runs it"
+        words.append(f"{program.path} {verb} {'in one process' if owner == 'single' else f'under {owner}'}")
         shown = project.shown(owner, mask)
         if shown is not None:
             evidence.append(shown.evidence)
-    return Ruling((), " and ".join((", ".join(words[:-1]), words[-1])), tuple(evidence))
+    told = " and ".join((", ".join(words[:-1]), words[-1]))
+    return Ruling((), f"nothing is seen to call it, {told}" if uncalled else told, tuple(evidence))
 
 
 def _alone(mine: ProgramRegimes) -> Ruling:
@@ -379,6 +388,12 @@ def _alone(mine: ProgramRegimes) -> Ruling:
     return Ruling()
 
 
+def _runs(programs: Programs, module: Module, call: ast.Call, regime: Regime) -> bool:
+    """Whether what a call runs includes a use: not in a method of the class it calls that its programs do not run."""
+    mask = programs.reaching(module, call)
+    return not mask or bool(mask & programs.reaching(module.home(regime.node), regime.node))
+
+
 def program_regimes(project: Project, launches: Sequence[Launch] = ()) -> dict[str, ProgramRegimes]:
     """For each module the regimes of its own code (calls into project functions included), of its importers, and of
     the programs that reach it."""
@@ -386,6 +401,7 @@ def program_regimes(project: Project, launches: Sequence[Launch] = ()) -> dict[s
     inside: dict[str, list[Regime]] = {}
     for m in project.modules.values():
         inside.update(function_regimes(m, direct[m.path]))
+    programs = find_programs(project, launches)
     own: dict[str, list[Regime]] = {}
     for path, m in project.modules.items():
         found = list(direct[path])
@@ -395,11 +411,10 @@ def program_regimes(project: Project, launches: Sequence[Launch] = ()) -> dict[s
                 for regime in inside.get(name, ()):
                     if regime.owner in ("xla", "jax") and not regime.strong:
                         continue  # `if xla: xm.set_rng_state(seed)` in a library says nothing of who calls it
-                    if id(regime) not in seen:
+                    if id(regime) not in seen and _runs(programs, m, call, regime):
                         seen.add(id(regime))
                         found.append(replace(regime, node=call, guarded=regime.guarded or _guarded(m, call)))
         own[path] = _settled(found)
-    programs = find_programs(project, launches)
     reached = [(r, programs.reaching(m, r.node)) for path, m in project.modules.items() for r in direct[path]]
     result: dict[str, ProgramRegimes] = {}
     whole = ProjectRegimes(programs, result, reached)

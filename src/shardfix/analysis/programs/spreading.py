@@ -1,27 +1,68 @@
-"""Which starts of a graph reach each of its nodes."""
+"""Which starts of a graph reach each of its nodes, where some nodes are reached through two others together only."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
 
-def spread(edges: Sequence[set[int]], starts: Sequence[Iterable[int]]) -> list[int]:
-    """For each node of a graph the starts that reach it, as bits: in one pass over the graph's components."""
-    masks = [0] * len(edges)
-    for bit, nodes in enumerate(starts):
-        for node in nodes:
-            masks[node] |= 1 << bit
-    for component in reversed(_components(edges)):  # from the sources on
-        mask = 0
-        for node in component:
-            mask |= masks[node]
-        for node in component:
-            masks[node] = mask
-        if mask:
+class Spread:
+    """For each node of a graph the starts that reach it, as bits: its components in turn, from the sources on.
+
+    Args:
+        edges: the nodes that each node leads to.
+        both: two nodes, and one that is reached by what reaches both of them.
+        starts: for each bit the nodes at which it starts.
+    """
+
+    def __init__(
+        self, edges: Sequence[set[int]], both: Iterable[tuple[int, int, int]], starts: Sequence[Iterable[int]]
+    ) -> None:
+        components = _components(edges)  # each after those that it leads to
+        self._component = [0] * len(edges)
+        for number, component in enumerate(components):
             for node in component:
-                for target in edges[node]:
-                    masks[target] |= mask
-    return masks
+                self._component[node] = number
+        self._masks = [0] * len(components)
+        self._targets = [{self._component[t] for node in c for t in edges[node]} for c in components]
+        self._both: dict[int, set[tuple[int, int]]] = {}
+        for a, b, target in both:
+            one, other, third = self._component[a], self._component[b], self._component[target]
+            self._both.setdefault(one, set()).add((other, third))
+            self._both.setdefault(other, set()).add((one, third))
+        self._heap: list[int] = []
+        self._waiting: set[int] = set()
+        for bit, nodes in enumerate(starts):
+            for node in nodes:
+                self._add(self._component[node], 1 << bit)
+        self._run()
+
+    def reaching(self, node: int) -> int:
+        """The starts that reach a node."""
+        return self._masks[self._component[node]]
+
+    def add(self, masks: Iterable[tuple[int, int]]) -> None:
+        """Let nodes be reached by more starts, and what they lead to."""
+        for node, mask in masks:
+            self._add(self._component[node], mask)
+        self._run()
+
+    def _add(self, component: int, mask: int) -> None:
+        if mask & ~self._masks[component]:
+            self._masks[component] |= mask
+            if component not in self._waiting:
+                self._waiting.add(component)
+                heapq.heappush(self._heap, -component)
+
+    def _run(self) -> None:
+        while self._heap:
+            component = -heapq.heappop(self._heap)
+            self._waiting.remove(component)
+            mask = self._masks[component]
+            for target in self._targets[component]:
+                self._add(target, mask)
+            for other, target in self._both.get(component, ()):
+                self._add(target, mask & self._masks[other])
 
 
 def _components(edges: Sequence[set[int]]) -> list[list[int]]:
@@ -68,4 +109,4 @@ def _components(edges: Sequence[set[int]]) -> list[list[int]]:
     return found
 
 
-__all__ = ["spread"]
+__all__ = ["Spread"]
