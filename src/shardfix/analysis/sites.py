@@ -25,7 +25,7 @@ from shardfix.analysis.model import Evidence, Location, Options, Owner, Role
 from shardfix.analysis.programs.owners import Ownership, ownership
 from shardfix.analysis.programs.processes import distributed_test
 from shardfix.analysis.programs.regimes import ProgramRegimes
-from shardfix.analysis.programs.unit_tests import is_test
+from shardfix.analysis.programs.unit_tests import in_programs, is_test
 
 Kind = Literal["torch", "subclass", "partial", "foreign"]
 Form = Literal["name", "attribute", "subscript", "returned", "inline"]
@@ -154,7 +154,7 @@ class Site:
     @cached_property
     def flow(self) -> Flow:
         """Where the loader goes."""
-        return follow(self.module, self.call, self.options.prepare_functions)
+        return in_programs(self.module, follow(self.module, self.call, self.options.prepare_functions))
 
     def sampler_flow(self, arm: Arm) -> Flow:
         """Where one sampler goes."""

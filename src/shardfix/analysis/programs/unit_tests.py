@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.loaders.uses import Flow
 from shardfix.analysis.programs.pieces import asks_for_main
 
 _FOLDERS = frozenset({"test", "tests", "testing", "unittests"})
@@ -25,6 +27,23 @@ def of_a_suite(module: Module) -> bool:
         return False
     runs = any(isinstance(s, ast.If) and asks_for_main(s.test) for s in module.tree.body)
     return not runs or not _SUITES.isdisjoint(module.path.split("/")[:-1]) or is_unit_test(module)
+
+
+def in_programs(module: Module, flow: Flow) -> Flow:
+    """What becomes of a value of a file in programs: where one reads it, what tests do with it says nothing."""
+    if of_a_suite(module):
+        return flow
+    suites: dict[Module, bool] = {}
+    kept = []
+    for use in flow.uses:
+        home = module.home(use.node)
+        if home not in suites:
+            suites[home] = home is not module and of_a_suite(home)
+        if not suites[home]:
+            kept.append(use)
+    if len(kept) == len(flow.uses) or not any(use.kind in ("iterate", "prepare") for use in kept):
+        return flow
+    return replace(flow, uses=tuple(kept))
 
 
 def is_unit_test(module: Module) -> bool:
@@ -58,4 +77,4 @@ def is_test(module: Module, function: ast.AST | None) -> bool:
     return "Test" in outer.name or any(base.endswith("TestCase") for base in bases)
 
 
-__all__ = ["is_test", "is_test_path", "is_unit_test", "of_a_suite"]
+__all__ = ["in_programs", "is_test", "is_test_path", "is_unit_test", "of_a_suite"]
