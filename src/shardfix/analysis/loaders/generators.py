@@ -9,22 +9,10 @@ from typing import Literal
 
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.random_calls import GENERATORS, Family, family_of
 from shardfix.analysis.programs.processes import is_rank
 
-Family = Literal["random", "numpy", "torch"]
-_DRAWS: dict[Family, tuple[str, frozenset[str]]] = {
-    "random": (
-        "random.",
-        frozenset({"shuffle", "sample", "choice", "choices", "random", "randint", "randrange", "uniform"}),
-    ),
-    "numpy": (
-        "numpy.random.",
-        frozenset({"permutation", "shuffle", "choice", "rand", "randint", "random", "uniform"}),
-    ),
-    "torch": ("torch.", frozenset({"randperm", "randint", "rand", "multinomial"})),
-}
 _SEEDS = re.compile(r"seed_everything|(set|fix|init|setup|manual|random)\w*_?seeds?|seed_(all|everything)|seed")
-_OWN = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,7 +38,7 @@ def unsynchronised(module: Module, cls: ast.ClassDef, *, batches: bool) -> Draw 
         return None
     for call in (n for n in ast.walk(iterates) if isinstance(n, ast.Call)):
         given = next((k.value for k in call.keywords if k.arg == "generator"), None)
-        family = _global_draw(module, call)
+        family = family_of(module.callee(call))
         if family is not None and given is None:
             return Draw(call, "global", family)
         drawn_from = given if given is not None else getattr(call.func, "value", None)
@@ -58,13 +46,6 @@ def unsynchronised(module: Module, cls: ast.ClassDef, *, batches: bool) -> Draw 
             draw = _kept_draw(module, cls, call, drawn_from, batches)
             if draw is not None:
                 return draw
-    return None
-
-
-def _global_draw(module: Module, call: ast.Call) -> Family | None:
-    for family, (prefix, names) in _DRAWS.items():
-        if any(q.startswith(prefix) and q[len(prefix) :] in names for q in module.callee(call)):
-            return family
     return None
 
 
@@ -81,7 +62,7 @@ def _kept_draw(
                     return Draw(call, "global", "random" if family == "random" else "numpy")
         if isinstance(value, ast.Call):
             unseeded = not value.args and not value.keywords
-            if unseeded and not module.callee(value).isdisjoint(_OWN):
+            if unseeded and not module.callee(value).isdisjoint(GENERATORS):
                 return Draw(call, "own", "random")
             synchronised = attribute.attr == "generator" and not batches
             if "torch.Generator" in module.callee(value) and not synchronised and not _is_seeded(cls):

@@ -9,13 +9,12 @@ from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import returns_of
-from shardfix.analysis.loaders.generators import Family, seeds_alike
+from shardfix.analysis.loaders.generators import seeds_alike
+from shardfix.analysis.loaders.random_calls import Family, family_of
 from shardfix.analysis.metrics.model import Obstacle
 
 _DEPTH = 4
 _SPLITS = {"torch.utils.data.random_split": "generator", "sklearn.model_selection.train_test_split": "random_state"}
-_DRAWS = frozenset({"randperm", "permutation", "shuffle", "sample", "choice", "choices", "rand", "randint", "random"})
-_FAMILIES: tuple[tuple[str, Family], ...] = (("torch.", "torch"), ("numpy.random.", "numpy"), ("random.", "random"))
 
 
 def drawn_anew(module: Module, dataset: ast.expr | None) -> Obstacle | None:
@@ -96,14 +95,9 @@ def _family(module: Module, call: ast.Call) -> Family | None:
         if name in names:
             given = any(k.arg in (seeded, None) for k in call.keywords)
             return None if given else ("torch" if name.startswith("torch") else "numpy")
-    if last_name(call.func) not in _DRAWS or any(k.arg == "generator" for k in call.keywords):
+    if not arguments_of(call) or any(k.arg == "generator" for k in call.keywords):
         return None
-    if not arguments_of(call):
-        return None
-    for prefix, family in _FAMILIES:
-        if any(q.startswith(prefix) and q.count(".") == prefix.count(".") for q in names):
-            return family
-    return None
+    return family_of(names, picks=True)
 
 
 __all__ = ["drawn_anew"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
-from shardfix.analysis.loaders.generators import Family
+from shardfix.analysis.loaders.random_calls import Family
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.draws import Draw, changes, draw_of, seeding
 from shardfix.proof.recipes.regime import call, dotted, name

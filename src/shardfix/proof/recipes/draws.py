@@ -10,7 +10,8 @@ from typing import Literal
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.loaders.generators import Family, seeds_alike
+from shardfix.analysis.loaders.generators import seeds_alike
+from shardfix.analysis.loaders.random_calls import Family
 from shardfix.analysis.programs.processes import is_rank
 from shardfix.proof.recipes.settings import files_around, literal
 
