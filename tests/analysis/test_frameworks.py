@@ -37,6 +37,12 @@ LOOP = "for b in loader:\n    pass\n"
             LIGHTNING + "t = L.Trainer()\nt.validate(m, DataLoader(d))\n", "lightning", 4, id="a Trainer of any name"
         ),
         pytest.param(
+            LIGHTNING + "t = L.Trainer.from_argparse_args(args)\nt.fit(m, DataLoader(d))\n",
+            "lightning",
+            4,
+            id="a Trainer of the command line",
+        ),
+        pytest.param(
             LIGHTNING + 't = L.Trainer()\nt.fit(m, {"a": DataLoader(d)})\n', "lightning", 4, id="in a dict of loaders"
         ),
         pytest.param(

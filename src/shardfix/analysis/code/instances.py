@@ -238,6 +238,8 @@ def _passed(module: Module, d: Definition, kind: Kind, depth: int) -> Made:
 def _made_by(module: Module, call: ast.Call, index: int | None, kind: Kind, depth: int) -> Made:
     """What a call gives: an instance, another object, or what a function of this project returns."""
     callee = module.callee(call)
+    # Trainer.from_argparse_args(args)
+    callee |= {q.rpartition(".")[0] for q in callee if q.endswith(".from_argparse_args")}
     if callee & kind.classes:
         return "yes" if index is None else "maybe"
     if callee & kind.first_of:

@@ -119,7 +119,7 @@ def uses(module: Module) -> list[Regime]:
                     owner = "xla"
                 elif name.rsplit(".", 1)[-1] in _MODEL_PARALLEL or name.startswith(_PIPELINES):
                     owner = "mesh"
-                elif name.startswith(_LIGHTNING) and name.rsplit(".", 1)[-1] == "Trainer":
+                elif name.startswith(_LIGHTNING) and name.endswith((".Trainer", ".Trainer.from_argparse_args")):
                     owner = "lightning"
         if owner is not None:
             strong = what in ("init", "wrap") or (what == "other" and _starts(owner, module.callee(call)))
