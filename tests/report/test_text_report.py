@@ -235,3 +235,33 @@ def test_a_change_of_which_a_part_is_made_is_told_with_that_part_and_without_its
         "    why: rank 0 has 3, and rank 1 has 4",
     ]
     assert sum("proof: proven" in line for line in lines) == 1
+
+
+def test_why_a_loader_is_refused_is_said_once() -> None:
+    why = "owner not shown: nothing starts it"
+    finding = Finding("SHD901", DOUBLE, why, remedy="say it")
+    result = RunResult(Path.cwd(), (site(DOUBLE, "refused", findings=(finding,), why=why),), scanned_files=1)
+
+    assert scan_page(result).plain().splitlines()[:4] == [
+        "train.py:4:10  train, accelerate, DistributedSampler: refused",
+        "    accelerate: loader = accelerator.prepare(loader)  (line 6)",
+        "    SHD901 owner not shown: nothing starts it",
+        "        what to do: say it",
+    ]
+    assert migrate_page(result, TITLES).plain().splitlines()[:3] == [
+        "Refused",
+        "  SHD901 owner not shown; what to do: say it",
+        "    train.py:4:10  nothing starts it",
+    ]
+
+
+def test_a_refusal_that_says_no_more_than_its_title_names_the_place_alone() -> None:
+    finding = Finding("SHD901", DOUBLE, "owner not shown")
+    result = RunResult(Path.cwd(), (site(DOUBLE, "refused", findings=(finding,)),))
+    assert migrate_page(result, TITLES).plain().splitlines()[2] == "    train.py:4:10"
+
+
+def test_why_a_loader_is_refused_is_said_where_nothing_else_says_it() -> None:
+    result = RunResult(Path.cwd(), (site(DOUBLE, "refused", why="another reason"),))
+    assert "refused (another reason)" in scan_page(result).plain()
+    assert "refused (another reason)" in verify_page(result).plain()

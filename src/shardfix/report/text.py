@@ -39,7 +39,7 @@ def scan_page(result: RunResult) -> Page:
     page = Page()
     _project(page, result)
     for site in result.sites:
-        _site(page, site)
+        _site(page, site, told=any(finding.message == site.why for finding in site.findings))
         _owner(page, site)
         _chain(page, site)
         for finding in site.findings:
@@ -130,13 +130,14 @@ def _project(page: Page, result: RunResult) -> None:
         page.line(Styled(f"project {result.root}", "bold"))
 
 
-def _site(page: Page, site: SiteReport) -> None:
+def _site(page: Page, site: SiteReport, *, told: bool = False) -> None:
+    """``told``: what follows says why."""
     page.line(
         Styled(str(site.location), "bold"),
         f"  {site.role}, {site.owner}, {site.sampler or 'default sampler'}: ",
         _VERDICTS[site.verdict],
         # Of a site to edit the changes say why.
-        f" ({site.why})" if site.why and not site.changes else "",
+        f" ({site.why})" if site.why and not site.changes and not told else "",
     )
 
 
@@ -272,11 +273,12 @@ def _refused(page: Page, result: RunResult, titles: Mapping[str, str]) -> None:
     for code, members in sorted(groups.items()):
         remedies = {finding.remedy for _, finding in members if finding and finding.remedy}
         shared = remedies.pop() if len(remedies) == 1 else ""
-        page.line(
-            "  ", Styled(code, "magenta"), f" {titles.get(code, '')}".rstrip(), f"; what to do: {shared}" * bool(shared)
-        )
+        title = titles.get(code, "")
+        page.line("  ", Styled(code, "magenta"), f" {title}".rstrip(), f"; what to do: {shared}" * bool(shared))
         for site, finding in members:
-            page.line("    ", Styled(str(site.location), "bold"), f"  {finding.message if finding else site.why}")
+            why = finding.message if finding else site.why
+            more = why.removeprefix(title).removeprefix(": ") if title else why
+            page.line("    ", Styled(str(site.location), "bold"), f"  {more}" * bool(more))
             if finding and finding.remedy and not shared:
                 page.line("        what to do: ", finding.remedy)
             for other in site.findings:
