@@ -6,6 +6,7 @@ import ast
 import re
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.programs.together import together
 
 # Wrappers of models, collectives, engines, and how projects call their own: a name is enough not to say that all learn
 # apart.
@@ -20,7 +21,7 @@ _JOINS = re.compile(
 def learn_apart(module: Module) -> ast.Call | None:
     """The construction of the optimizer, in a program (as far as imports tell) that has nothing by which gradients or
     weights of several ranks may come together; None where something does, or no optimizer is made in sight."""
-    program = _together(module)
+    program = together(module)
     if any(_JOINS.search(name) for m in program for name in _names(m)):
         return None
     made = [c for m in program for c in m.calls if any(q.startswith("torch.optim.") for q in m.callee(c))]
@@ -30,20 +31,6 @@ def learn_apart(module: Module) -> ast.Call | None:
 def _names(module: Module) -> set[str]:
     loads = [n for n in ast.walk(module.tree) if isinstance(n, (ast.Name, ast.Attribute))]
     return {n.id if isinstance(n, ast.Name) else n.attr for n in loads if isinstance(n.ctx, ast.Load)}
-
-
-def _together(module: Module) -> list[Module]:
-    """A module, and all that imports lead to and from."""
-    project = module.project
-    if project is None:
-        return [module]
-    found, left = {module.path}, [module.path]
-    while left:
-        path = left.pop()
-        beside = (project.imports.get(path, set()) | project.importers.get(path, set())) - found
-        found |= beside
-        left += beside
-    return [project.modules[path] for path in sorted(found)]
 
 
 __all__ = ["learn_apart"]
