@@ -91,6 +91,19 @@ def test_data_that_a_rank_cuts_is_split_twice_under_a_sampler(made: str) -> None
             rows("self.files = files\n        self.cache = {i: read(i) for i in range(9) if i % world_size == rank}"),
             id="a cache that is warmed for the rank's part",
         ),
+        pytest.param(
+            rows(
+                "self.files = []\n        for i, f in enumerate(files):\n"
+                "            if train and i % world_size == rank:\n"
+                "                self.files.append(read(f))\n            else:\n                self.files.append(f)"
+            ),
+            id="read now where they are the rank's, later where not",
+        ),
+        pytest.param(
+            "def load():\n    for i, x in enumerate(files):\n"
+            "        if i % world_size == rank:\n            yield read(x)\n            continue\n        yield x\ndata = list(load())\n",
+            id="yielded in either way",
+        ),
         pytest.param(rows("self.files = files\n        self.seed = SEEDS[rank]"), id="a seed"),
         pytest.param(
             rows("self.files = files", "files, int(os.environ['LOCAL_RANK']), int(os.environ['WORLD_SIZE'])"),

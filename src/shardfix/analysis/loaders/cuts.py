@@ -18,7 +18,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import returns_of, walk
 from shardfix.analysis.loaders.branches import apart, conditions
-from shardfix.analysis.programs.processes import is_main_test, is_not_main_test, is_rank, is_world_size
+from shardfix.analysis.programs.processes import is_main_test, is_not_main_test, is_rank, is_world_size, leaves
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 5  # calls that a value is followed into, one within the other
@@ -299,18 +299,20 @@ def _filled(module: Module, d: Definition, path: Path) -> Iterator[ast.expr]:
     """What a list or dict is filled with behind its making, and the conditions under which it is."""
     if d.kind != "assign":
         return
+    fills: list[tuple[ast.AST, list[ast.expr]]] = []
     for use in _uses(module, d):
         parent = module.parents[use]
         above = module.parents.get(parent)
         if isinstance(parent, ast.Attribute) and parent.attr in _FILLS and isinstance(above, ast.Call):
             if above.func is parent:
-                yield from arguments_of(above)
-                yield from _choosing(module, above)
+                fills.append((above, arguments_of(above)))
         elif isinstance(parent, ast.Subscript) and parent.value is use and isinstance(parent.ctx, ast.Store):
             key = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
             if not (path and key is not None and key != path[0]) and isinstance(above, ast.Assign):
-                yield above.value
-                yield from _choosing(module, above)
+                fills.append((above, [above.value]))
+    for node, given in fills:
+        yield from given
+        yield from _choosing(module, node, [other for other, _ in fills])
 
 
 def _uses(module: Module, d: Definition) -> Iterable[ast.expr]:
@@ -321,11 +323,23 @@ def _uses(module: Module, d: Definition) -> Iterable[ast.expr]:
     return [n for n in loads if module.class_of(n) is cls and isinstance(n.value, ast.Name) and n.value.id == "self"]
 
 
-def _choosing(module: Module, node: ast.AST) -> Iterator[ast.expr]:
-    """The conditions under which a place runs, as far as they may choose samples."""
+def _choosing(module: Module, node: ast.AST, others: list[ast.AST]) -> Iterator[ast.expr]:
+    """The conditions under which a place runs, as far as they may choose samples: none of which the other outcome
+    leads to such a place too, so that each sample is taken in one way or the other."""
+    around = set(module.around(node))
     for test, _ in conditions(module, node):
-        if isinstance(test, ast.Compare):
-            yield test
+        if not isinstance(test, ast.Compare):
+            continue
+        asks = next(n for n in module.around(test) if isinstance(n, (ast.If, ast.IfExp)))
+        if isinstance(asks, ast.If):
+            here = asks in around and any(s in around or s is node for s in asks.body)
+            arm = asks.orelse if here else asks.body
+            if here and not arm and leaves(asks.body):
+                block = module.block(asks)
+                arm = block[block.index(asks) + 1 :] if asks in block else []
+            if any(n in others for s in arm for n in ast.walk(s)):
+                continue
+        yield test
 
 
 def _called(value: _Value) -> Iterator[_Value]:
@@ -360,7 +374,7 @@ def _yielded(module: Module, function: ast.AST, via: tuple[ast.Call, ...]) -> It
     for node in yields:
         if node.value is not None:
             yield _Value(module, node.value, via)
-        yield from (_Value(module, test, via) for test in _choosing(module, node))
+        yield from (_Value(module, test, via) for test in _choosing(module, node, list(yields)))
         loops = [n for n in module.around(node) if isinstance(n, ast.For) and module.function(n) is function]
         yield from (_Value(module, loop.iter, via) for loop in loops)
 
