@@ -33,6 +33,7 @@ BY_DUNDER = {
         ("operator.setitem", "operator.setitem(h, len(h), y)", "{}", "h"),
         ("list.append", "list.append(h, y)", "[]", "h"),
         ("getattr", "getattr(h, 'append')(y)", "[]", "h"),
+        ("reverse", "h.reverse()", "[1, 2]", "h"),
         ("out", "torch.add(y, 1, out=h)", "torch.zeros(4)", "h"),
         ("copyto", "np.copyto(h, y)", "np.zeros(4)", "h"),
         ("load_state_dict", "h.load_state_dict(y)", "Box()", "h"),
@@ -54,6 +55,7 @@ HANDED_ON = {
         head="SEEN = []\ndef keep(t):\n    SEEN.append(t)\n    return t\n",
     ),
     "a method": counting("z = add(y)", before="h = Rows()\nadd = h.collect", returns="n, h", head=ROWS),
+    "a method, by its name": counting("z = getattr(h, 'collect')(y)", before="h = Rows()", returns="n, h", head=ROWS),
     "a method, to map": counting("z = [*map(h.collect, y)]", before="h = Rows()", returns="n, h", head=ROWS),
     "a function, with what it fills": counting(
         "z = functools.reduce(keep, y.tolist(), h)",
@@ -145,6 +147,7 @@ IN_THE_LOOP = {
         "an object that holds it": ("b = Box(h)", "b.h.append(y)"),
     }.items()
 } | {
+    "an item beside others": counting("b = {'x': h, 'y': y}", "b['x'].append(y)", before="h = []", returns="n, h"),
     "an item of a dict": counting("b = h['a']", "b['n'] += len(y)", before="h = {'a': {'n': 0}}", returns="n, h"),
     "an attribute of another": counting("b = t.rows", "b.extend(y.tolist())", before="t = make()", returns="n, t"),
     "what a cache gives": counting(
@@ -186,6 +189,9 @@ NEAR = {
     "an object of its own": counting("b = Box([])", "b.x = {}", "b.h.append(y)", "b.x[1] = y", head=BOX),
     "what it keeps for itself": counting(
         "z = Keep(y)", head="class Keep:\n    def __init__(self, y):\n        self.y = [y]\n        self.y.append(y)\n"
+    ),
+    "another item than what is from outside": counting(
+        "b = {'y': [1]}", "b['h'] = h", "c = b['y']", "c.append(2)", "b['y'].append(3)", before="h = make()"
     ),
     "a copy": note("b = list(h)", "b.append(y)"),
     "what is read of it": note("b = {}", "b['x'] = len(h)", "b['x'] += 1"),

@@ -102,6 +102,16 @@ REFUSED = {
     "with its state": counting(returns="n / model.state_dict()['seen']", head=COUNTS),
     "with all that it has": counting(returns="n, vars(model)", head=COUNTS),
     "with a part of it": counting(returns="n, model.stats", head=net("self.stats.seen += len(x)")),
+    "in a list, by another name": counting(returns="n, model.mem", head=net("mem = self.mem\n        mem.append(x)")),
+    "in a tensor, by another name": counting(
+        returns="n, model.rate",
+        head=net(
+            "rate = self.rate\n        rate += len(x)", "    def __init__(self):\n        self.rate = torch.zeros(1)\n"
+        ),
+    ),
+    "a flag that some batch sets": counting(
+        returns="n, model.ready", head=net("if x.sum() > 3:\n            self.ready = True")
+    ),
     "in its settings": counting(returns="n / args.seen", head=net("self.args.seen += len(x)")),
     "in another file": counting(returns="n, settings.last", head="import settings\n" + net("settings.last = x")),
     "in an object of the file": counting(
@@ -187,6 +197,23 @@ NEAR = {
         call="for batch in other_loader:\n    print(batch.mask)\nvalidate(model, val_loader)",
     ),
     "of a setting": counting(returns="n / args.seen", head=COUNTS),
+    "a flag that each batch sets": counting(returns="n, model.ready", head=net("self.ready = True")),
+    "what a program's object keeps": counting(
+        returns="n, args.folder",
+        head="class Job:\n    def __call__(self):\n        self.args.folder = str(self.args.folder)\n",
+    ),
+    "what a decorator sets when it is put on": counting(
+        returns="n, f.calls",
+        head="def known(f):\n    f.calls = 3\n    return f\n"
+        "class Net(nn.Module):\n    @known\n    def forward(self, x):\n        return x\nmodel = Net()\n",
+    ),
+    "a number that is reckoned with": counting(
+        returns="n, model.rate",
+        head=net(
+            "rate = self.rate\n        rate *= float(1) / len(x)\n        x = x * rate",
+            "    def __init__(self):\n        self.rate = 0.2\n",
+        ),
+    ),
     "before the loop": counting(before="print(model.seen)", head=COUNTS),
 }
 

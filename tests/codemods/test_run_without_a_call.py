@@ -88,6 +88,11 @@ COUNTED = {
     "an item taken away": ("del t[0]", "t"),
     "all taken while there are": ("while t:\n    t.pop()", "t"),
 }
+SAVES = {
+    "written to a file": "z = json.dump(y, t)",
+    "written by numpy": "z = np.save('last', y)",
+    "written by a function": "z = save(y)",
+}
 GOES_ON = {
     "a line": "n += (y > int(t.readline())).sum().item()",
     "the next": "n += (y > t.next_id()).sum().item()",
@@ -97,6 +102,20 @@ GOES_ON = {
 @pytest.mark.parametrize(("body", "read"), COUNTED.values(), ids=COUNTED)
 def test_what_counts_the_batches(body: str, read: str) -> None:
     assert planned(counting(body, before="t = make('a')", returns=f"n, {read}")).changes == ()
+
+
+@pytest.mark.parametrize("body", SAVES.values(), ids=SAVES)
+def test_what_writes_in_each_pass(body: str) -> None:
+    head = "import json\ndef save(y):\n    with open('o', 'a') as f:\n        f.write(str(y))\n    return y\n"
+    assert planned(counting(body, before="t = open('a', 'w')", head=head)).changes == ()
+
+
+def test_what_the_caller_asks_behind_the_loop() -> None:
+    text = counting("t.lap()", call="t = make('a')\nprint(validate(model, val_loader, t) / 3)\n{}")
+    text = text.replace("validate(model, loader)", "validate(model, loader, t)")
+
+    assert planned(text.format("print(t.laps)")).changes == ()
+    assert len(planned(text.format("t.close()")).changes) == 1
 
 
 @pytest.mark.parametrize("body", GOES_ON.values(), ids=GOES_ON)

@@ -12,7 +12,7 @@ from shardfix.analysis.code.calling import Function, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.called import runs
-from shardfix.analysis.metrics.mutations import changed_by, is_function, root_name
+from shardfix.analysis.metrics.mutations import changed_by, is_definition, is_function, root_name
 from shardfix.analysis.metrics.sharing import HOLDS, IS, Sharing, sharing_of
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def _is_outside(values: Values, node: ast.expr, is_local: Callable[[ast.expr], b
     if not isinstance(node, (ast.Name, ast.Attribute)) or is_local(node) or values.of(node).kind != "constant":
         return False
     root = root_name(node)
-    found = values.module.bindings.reaching(root) if root is not None else ()
-    return not any(d.kind in ("import", "function", "class") for d in found)
+    return root is None or not is_definition(values.module, root)
 
 
 def alters_argument(module: Module, call: ast.Call, function: Function, argument: ast.expr) -> bool:

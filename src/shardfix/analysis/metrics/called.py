@@ -57,16 +57,20 @@ def wrapping(module: Module, function: Function | ast.Lambda) -> Iterator[Functi
         home = module.home(function)
         named = decorator.func if isinstance(decorator, ast.Call) else decorator
         for outer in functions_named(home, named):
-            yield outer
             yield from _within(outer)
         for cls in home.project_classes(named):
-            yield from (m for name in ("__init__", "__call__") if (m := home.method(cls, name)) is not None)
+            yield from (m for m in (home.method(cls, "__call__"),) if m is not None)
 
 
 def _stood_for(module: Module, func: ast.expr) -> Iterator[Run]:
     """What a name stands for, or an item of what it does, that is not the function's own name."""
     if isinstance(func, ast.Lambda):
         yield Run(func, named=False)
+    if isinstance(func, ast.Call) and last_name(func.func) == "getattr" and len(func.args) > 1:
+        owner, name = func.args[0], func.args[1]
+        if isinstance(name, ast.Constant):
+            methods = (module.method(cls, str(name.value)) for cls in module.instances(owner))
+            yield from (Run(m, held=tuple(a.arg for a in parameters(m)[:1])) for m in methods if m is not None)
     while isinstance(func, ast.Subscript):
         func = func.value
     for d in module.bindings.reaching(func) if isinstance(func, (ast.Name, ast.Attribute)) else ():

@@ -11,16 +11,16 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import mentions, names_bound, root_of
 from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
+from shardfix.analysis.loops.leaving import instead_of
 from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
 from shardfix.analysis.metrics.drawing import draws
 from shardfix.analysis.metrics.entries import added_by, is_number
 from shardfix.analysis.metrics.forwards import carries, forwards, learns
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
-from shardfix.analysis.metrics.leaving import instead_of
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
-from shardfix.analysis.metrics.mutations import root_name
+from shardfix.analysis.metrics.mutations import is_definition, root_name
 from shardfix.analysis.metrics.quantities import Value, short
 from shardfix.analysis.metrics.reread import OVERWRITTEN, opened_by_all
 from shardfix.analysis.metrics.sharing import Sharing, names_of
@@ -258,8 +258,7 @@ class Gathering:
             return any(self._is_outer(a) for a in node.args)
         if not isinstance(node, ast.Name) or self.is_local(node):
             return False
-        found = self.module.bindings.reaching(node)
-        return bool(found) and not all(d.kind in ("import", "function", "class") for d in found)
+        return bool(self.module.bindings.reaching(node)) and not is_definition(self.module, node)
 
     def summed(self, value: Value, place: _Place, node: ast.AST) -> tuple[Gathered, str] | None:
         """The kind of a sum of these values; None where it is nothing to reduce."""

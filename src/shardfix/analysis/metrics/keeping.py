@@ -15,7 +15,7 @@ from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.called import functions_named, runs, wrapping
-from shardfix.analysis.metrics.mutations import changed_by, roots
+from shardfix.analysis.metrics.mutations import changed_by, objects, roots
 from shardfix.analysis.metrics.sharing import IS, Sharing, sharing_of
 from shardfix.analysis.metrics.stored import is_settings
 from shardfix.analysis.programs.together import together
@@ -24,6 +24,7 @@ _RUN = frozenset({"forward", "__call__", "__getitem__", "__getitems__", "__iter_
 _GIVEN_TO = frozenset({"collate_fn", "worker_init_fn", "transform", "target_transform"})
 MADE_BY = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "reset", "reset_parameters"})
 _AVERAGES = frozenset({"update"})  # of averaging objects, which are looked at where they are told
+_DEPTH = 3
 _PSEUDO = frozenset({"data", "grad", "__dict__", "__class__"})
 
 
@@ -73,7 +74,7 @@ class Keeping:
                 continue
             for changed in changed_by(module, n) if not _writes(n) else ():
                 if sharing.changes_another_s(changed.object):
-                    self._note(module, n, changed.object, changed.stored, cls)
+                    self._note(module, n, changed.object, changed.stored, cls, sharing.own)
             if isinstance(n, ast.Global):
                 for name in n.names:
                     self.names[module.path, name] = Kept(None, True)
@@ -96,7 +97,16 @@ class Keeping:
             if any(given.values()) or any(isinstance(n, ast.Global) for n in ast.walk(inner)):
                 self.run(module.home(inner), inner, given, module.home(inner).class_of(inner) or cls)
 
-    def _note(self, module: Module, node: ast.AST, changed: ast.expr, stored: bool, cls: ast.ClassDef | None) -> None:
+    def _note(
+        self,
+        module: Module,
+        node: ast.AST,
+        changed: ast.expr,
+        stored: bool,
+        cls: ast.ClassDef | None,
+        own: set[str],
+        depth: int = 0,
+    ) -> None:
         named = node if isinstance(node, ast.Attribute) and stored else changed
         if isinstance(node, ast.Call) and last_name(node.func) in ("setattr", "__setattr__"):
             key = next((a for a in node.args if isinstance(a, ast.Constant)), None)
@@ -112,6 +122,8 @@ class Keeping:
                 named = named.func
             named = named.value
         added = not stored
+        if stored and _is_constant(module, node):
+            return
         if isinstance(named, ast.Attribute):
             if stored and isinstance(node, (ast.Attribute, ast.Subscript)):
                 added = _reads_itself(module, node, named.attr)
@@ -121,9 +133,33 @@ class Keeping:
             while isinstance(owner, ast.Attribute):
                 self.attributes.setdefault(owner.attr, []).append(Kept(cls, added, whole=True))
                 owner = owner.value
+        elif isinstance(named, ast.Name) and named.id in own:
+            for d in module.bindings.reaching(named) if depth < _DEPTH else ():  # `mem = self.mem; mem.append(x)`
+                if d.value is not None and isinstance(d.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+                    self._note(module, node, d.value, False, cls, own, depth + 1)
         elif isinstance(named, ast.Name):
-            known = self.names.get((module.path, named.id))
-            self.names[module.path, named.id] = Kept(None, added or (known is not None and known.added))
+            for place in _defined(module, named):
+                known = self.names.get(place)
+                self.names[place] = Kept(None, added or (known is not None and known.added))
+
+
+def _defined(module: Module, name: ast.Name) -> list[tuple[str, str]]:
+    """The file and name that a name stands for at the top level: where it is imported from, that of the other file."""
+    found = [o for d in module.bindings.reaching(name) if d.kind == "import" for o in objects(module, d)]
+    return [(module.home(o.node).path, o.key) for o in found] or [(module.path, name.id)]
+
+
+def _is_constant(module: Module, node: ast.AST) -> bool:
+    """Whether what is set is the same after each batch: ``self.ready = True``, on no condition."""
+    statement = module.statement(node)
+    if not isinstance(module.parents.get(statement), (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    if not isinstance(statement, ast.Assign):
+        return False
+    named = isinstance(node, ast.Attribute) and (
+        node.attr.startswith("__") or isinstance(statement.value, ast.Constant)
+    )
+    return named and all(isinstance(t, ast.Attribute) for t in statement.targets)
 
 
 def _writes(node: ast.AST) -> bool:
@@ -181,7 +217,7 @@ def _of_file(module: Module) -> Keeping:
     found = Keeping()
     for cls in module.classes:
         for s in cls.body:
-            if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name in _RUN:
+            if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name in _RUN and not _is_program(s):
                 found.run(module, s, {"self": IS}, cls)
     for call in module.calls:
         hook = last_name(call.func)
@@ -189,14 +225,22 @@ def _of_file(module: Module) -> Keeping:
         for argument in (*handed, *(k.value for k in call.keywords if k.arg in _GIVEN_TO)):
             for function in _functions(module, argument):
                 home = module.home(function)
-                given = {a.arg: IS for a in parameters(function)[:1]}
-                found.run(home, function, given, home.class_of(function))
+                own = parameters(function)[:1] if home.is_method(function) else []
+                found.run(home, function, {a.arg: IS for a in own}, home.class_of(function))
     for d in module.bindings.definitions:  # model.forward = counted
         if d.value is not None and d.key.rpartition(".")[2] in _RUN | _GIVEN_TO and "." in d.key:
             for name in (n for n in ast.walk(d.value) if isinstance(n, (ast.Name, ast.Attribute))):
                 for function in functions_named(module, name):
                     found.run(module.home(function), function, {a.arg: IS for a in parameters(function)[:1]}, None)
     return found
+
+
+def _is_program(method: Function) -> bool:
+    """Whether an object is called to run a program or a step of training: what it is called with is no sample."""
+    if method.name != "__call__":
+        return False
+    calls = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
+    return len(parameters(method)) < 2 or bool(calls & {"backward", "scale"})
 
 
 def run_by(kept: Keeping, module: Module, loop: ast.For) -> None:

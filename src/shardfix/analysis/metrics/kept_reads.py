@@ -15,7 +15,7 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import walk
 from shardfix.analysis.metrics.keeping import MADE_BY, Keeping, Kept, keeping, run_by
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.mutations import root_name
+from shardfix.analysis.metrics.mutations import objects, root_name
 from shardfix.analysis.metrics.stored import is_settings
 from shardfix.analysis.programs.together import together
 
@@ -139,7 +139,9 @@ class _Reads:
     def _may_stand(self, m: Module, d: Definition) -> bool:
         """Whether a definition may bind an object that keeps something: no module, no batch, no output of a model."""
         value = d.value
-        if d.kind in ("import", "function"):
+        if d.kind == "import":
+            return bool(objects(m, d))
+        if d.kind == "function":
             return False
         if d.kind == "loop":
             return value is not None and not _BATCHES.search(ast.unparse(value))

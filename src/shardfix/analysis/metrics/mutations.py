@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.metrics.plain_calls import of_library
@@ -16,7 +17,7 @@ CHANGES = frozenset(
     {"append", "extend", "update", "add", "insert", "setdefault", "pop", "popitem", "add_batch", "put", "put_nowait"}
     | {"appendleft", "extendleft", "popleft", "push", "clear", "remove", "discard", "write", "writerow", "writelines"}
     | {"send", "load_state_dict", "difference_update", "intersection_update", "symmetric_difference_update"}
-    | {"subtract", "itemset", "move_to_end"}
+    | {"subtract", "itemset", "move_to_end", "reverse", "rotate", "fill"}
 )
 # What is asked of an object by its dunder name; any other one that is called may change it.
 _ASKS = frozenset(
@@ -61,9 +62,40 @@ def changed_by(module: Module, node: ast.AST) -> Iterator[Changed]:
         if not isinstance(node.ctx, ast.Load) and not _is_setting(module, node):
             yield Changed(node.value, stored=isinstance(node.ctx, ast.Store))
     elif isinstance(node, ast.AugAssign):
-        yield Changed(node.target)
+        if not (isinstance(node.target, ast.Name) and _is_rebound(module, node.target, node.value)):
+            yield Changed(node.target)
     elif isinstance(node, ast.Call):
         yield from (Changed(n) for n in _by_call(module, node))
+
+
+def _is_rebound(module: Module, target: ast.Name, added: ast.expr) -> bool:
+    """``rate = self.rate; rate *= 0.5``: a number is another one then; only a tensor would be changed."""
+    if not _is_number(added):
+        return False
+    for d in module.home(target).bindings.reaching(target):
+        if isinstance(d.value, ast.Attribute) and _holds_tensor(module.home(target), d.value.attr):
+            return False
+        if not isinstance(d.value, (ast.Attribute, ast.Constant)) and d.kind != "augmented":
+            return False
+    return True
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether an expression is seen to be a number: no list is multiplied by a fraction or added to."""
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("float", "int", "len")
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+
+
+def _holds_tensor(module: Module, name: str) -> bool:
+    """Whether an attribute is a buffer, or is set to what torch gives, in a file."""
+    made = (d.value for (_, key), found in module.attribute_definitions.items() if key == name for d in found)
+    if any(isinstance(v, ast.Call) and any(q.startswith("torch") for q in module.callee(v)) for v in made):
+        return True
+    buffers = (c for c in module.calls if last_name(c.func) in ("register_buffer", "register_parameter") and c.args)
+    return any(isinstance(c.args[0], ast.Constant) and c.args[0].value == name for c in buffers)
 
 
 def is_change(name: str) -> bool:
@@ -71,6 +103,11 @@ def is_change(name: str) -> bool:
     if name.startswith("__"):
         return name.endswith("__") and name[2:-2] not in _ASKS
     return name in CHANGES or _in_place(name)
+
+
+def _changes(module: Module, call: ast.Call, name: str) -> bool:
+    alone = isinstance(module.parents.get(call), ast.Expr)
+    return is_change(name) or (name == "sort" and alone)  # that of a tensor gives another one
 
 
 def _in_place(name: str) -> bool:
@@ -130,7 +167,7 @@ def _by_call(module: Module, call: ast.Call) -> Iterator[ast.expr]:
         asked = func.args[1] if len(func.args) > 1 else None
         if not isinstance(asked, ast.Constant) or is_change(str(asked.value)):
             yield func.args[0]
-    elif isinstance(func, ast.Attribute) and is_change(name) and not is_function(module, func):
+    elif isinstance(func, ast.Attribute) and _changes(module, call, name) and not is_function(module, func):
         kind = isinstance(func.value, ast.Name) and func.value.id in ("list", "dict", "set", "object")
         yield call.args[0] if kind and call.args else func.value
     first = call.args[:1]
@@ -147,11 +184,25 @@ def _by_call(module: Module, call: ast.Call) -> Iterator[ast.expr]:
             yield from first
 
 
+def is_definition(module: Module, name: ast.Name) -> bool:
+    """Whether a name stands for a module, function or class: no object of the project, imported or not."""
+    return any(not objects(module, d) for d in module.home(name).bindings.reaching(name))
+
+
+def objects(module: Module, d: Definition) -> list[Definition]:
+    """What binds the object that a definition binds, in another file where it is imported; none where it is a module,
+    a function or a class."""
+    if d.kind != "import":
+        return [d] if d.kind not in ("function", "class", "star-import") else []
+    own = module.home(d.node)
+    named = [o for q in {d.module, *own.resolve(d.module)} for o in own.named(q)]
+    return [o for o in named if o.kind not in ("import", "function", "class", "star-import")]
+
+
 def is_function(module: Module, func: ast.Attribute) -> bool:
     """Whether what looks like a method is a function of a library, file or class: ``torch.add``, ``Log.add``."""
     root = root_name(func)
-    found = module.home(func).bindings.reaching(root) if root is not None else ()
-    if not any(d.kind in ("import", "class") for d in found):
+    if root is None or not is_definition(module, root):
         return False
     if func.value is root:
         return True
@@ -167,4 +218,15 @@ def _is_setting(module: Module, node: ast.Attribute | ast.Subscript) -> bool:
     return any(d.kind == "import" for d in module.bindings.reaching(root)) and of_library(module.qualify(node))
 
 
-__all__ = ["CHANGES", "OUTER", "Changed", "changed_by", "is_change", "is_function", "root_name", "roots"]
+__all__ = [
+    "CHANGES",
+    "OUTER",
+    "Changed",
+    "changed_by",
+    "is_change",
+    "is_definition",
+    "is_function",
+    "objects",
+    "root_name",
+    "roots",
+]

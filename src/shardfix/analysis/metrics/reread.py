@@ -119,7 +119,7 @@ def _written(module: Module, statement: ast.stmt) -> Iterator[tuple[ast.Call, as
         path = _opened(call)
         if path is not None:
             yield call, path
-        elif last_name(call.func) not in _NAMES_ONLY and _writes(module, call, 0):
+        elif last_name(call.func) not in _NAMES_ONLY and writes_a_file(module, call):
             yield from ((call, a) for a in [*call.args, *(k.value for k in call.keywords)] if _is_path(a))
 
 
@@ -140,14 +140,14 @@ def _opened(call: ast.Call) -> ast.expr | None:
     return receiver if place < 0 else call.args[place] if len(call.args) > place else None
 
 
-def _writes(module: Module, call: ast.Call, depth: int) -> bool:
+def writes_a_file(module: Module, call: ast.Call, depth: int = 0) -> bool:
     """Whether a function of the project opens a file for writing."""
     if depth >= _DEPTH:
         return False
     for function in module.called_functions(call):
         own = module.home(function)
         for inner in calls_within(function):
-            if _opened(inner) is not None or _writes(own, inner, depth + 1):
+            if _opened(inner) is not None or writes_a_file(own, inner, depth + 1):
                 return True
     return False
 
@@ -201,4 +201,4 @@ def _else(test: ast.If) -> set[ast.AST]:
     return {n for s in test.orelse for n in ast.walk(s)}
 
 
-__all__ = ["OVERWRITTEN", "Reread", "opened_by_all", "reread"]
+__all__ = ["OVERWRITTEN", "Reread", "opened_by_all", "reread", "writes_a_file"]

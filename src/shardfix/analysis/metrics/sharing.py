@@ -12,7 +12,7 @@ from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import returns_of
-from shardfix.analysis.metrics.mutations import OUTER, roots
+from shardfix.analysis.metrics.mutations import OUTER, objects, roots
 
 NOTHING, HOLDS, IS = 0, 1, 2  # of an expression: it is an object of its own, it holds one that is not, it is one
 
@@ -53,6 +53,7 @@ class Sharing:
     known: dict[str, int]
     own: set[str]
     depth: int = 0
+    _parts: dict[str, set[str] | None] = field(default_factory=dict)  # under which of its keys a name holds some
     _open: set[ast.AST] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -71,7 +72,7 @@ class Sharing:
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             if isinstance(node, ast.Attribute) and node.attr in _PLAIN:
                 return NOTHING
-            return IS if self.of(node.value) else NOTHING
+            return IS if self.of(node.value) and not self._is_another_part(node) else NOTHING
         if isinstance(node, (ast.Starred, ast.NamedExpr, ast.Await, ast.FormattedValue)):
             return self.of(node.value)
         if isinstance(node, ast.IfExp):
@@ -94,7 +95,7 @@ class Sharing:
             if name == OUTER:
                 return True
             kind = self.known.get(name, NOTHING) if name in self.own else IS
-            if kind == IS or (deep and kind == HOLDS):
+            if kind == IS or (deep and kind == HOLDS and not self._is_another_part(_first_part(node))):
                 return True
         calls = node
         while isinstance(calls, (ast.Attribute, ast.Subscript)):
@@ -102,6 +103,14 @@ class Sharing:
         if isinstance(calls, ast.Call):
             return self.of(calls) >= (HOLDS if calls is not node else IS)
         return False
+
+    def _is_another_part(self, node: ast.expr) -> bool:
+        """Whether an item or attribute is none of those under which a name holds what is not the function's own."""
+        if not isinstance(node, (ast.Attribute, ast.Subscript)) or not isinstance(node.value, ast.Name):
+            return False
+        keys = self._parts.get(node.value.id)
+        key = _key(node)
+        return self.known.get(node.value.id) == HOLDS and keys is not None and key is not None and key not in keys
 
     # -- what is bound -----------------------------------------------------------------------------------------
 
@@ -138,6 +147,8 @@ class Sharing:
                 self._put(t, item, self.of(item) if item is not None else IS if kind else NOTHING)
         elif isinstance(target, ast.Name):
             self.known[target.id] = max(self.known.get(target.id, NOTHING), kind)
+            if kind:
+                self._part(target.id, self._keys(value))
         elif kind:
             self._hold(target)
 
@@ -146,6 +157,22 @@ class Sharing:
         for name, _ in roots(node):
             if name in self.own:
                 self.known[name] = max(self.known.get(name, NOTHING), HOLDS)
+                key = _key(node) if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+                direct = isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name)
+                self._part(name, {key} if key is not None and direct else None)
+
+    def _part(self, name: str, keys: set[str] | None) -> None:
+        before = self._parts.get(name, set())
+        self._parts[name] = None if keys is None or before is None else before | keys
+
+    def _keys(self, value: ast.expr | None) -> set[str] | None:
+        """The keys of a dict that is written out under which it holds something; None where that is not seen."""
+        if not isinstance(value, ast.Dict):
+            return None
+        held = [k for k, v in zip(value.keys, value.values, strict=True) if k is None or self.of(v)]
+        if not all(isinstance(k, ast.Constant) for k in held):
+            return None
+        return {repr(k.value) for k in held if isinstance(k, ast.Constant)}
 
     # -- what is read ------------------------------------------------------------------------------------------
 
@@ -153,7 +180,7 @@ class Sharing:
         found = self.module.home(node).bindings.reaching(node)
         if not found:
             return NOTHING if node.id in _BUILTINS else IS
-        made = [d for d in found if d.kind not in ("import", "function", "class", "star-import")]
+        made = [o for d in found for o in objects(self.module, d)]
         plain = all(isinstance(d.value, ast.Constant) for d in made)
         return IS if made and not plain else NOTHING
 
@@ -191,11 +218,25 @@ class Sharing:
             first = parameters(function)[:1]
             given.update({a.arg: self._of_object(call.func.value) for a in first})
         home = self.module.home(function)
-        inner = Sharing(home, function, given, names_of(function), self.depth + 1, {*self._open, function})
+        inner = Sharing(home, function, given, names_of(function), self.depth + 1, _open={*self._open, function})
         return max(map(inner.of, returned))
 
     def _of_object(self, node: ast.expr) -> int:
         return IS if self.module.project_classes(node) else self.of(node)
+
+
+def _key(node: ast.Attribute | ast.Subscript) -> str | None:
+    """``'x'`` of ``b.x`` and ``b['x']``; None where that is not written out."""
+    if isinstance(node, ast.Attribute):
+        return repr(node.attr)
+    return repr(node.slice.value) if isinstance(node.slice, ast.Constant) else None
+
+
+def _first_part(node: ast.expr) -> ast.expr:
+    """``b.x`` of ``b.x[0].append``: the part of a name that an object belongs to."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.value, ast.Name):
+        node = node.value
+    return node
 
 
 _BINDS = (

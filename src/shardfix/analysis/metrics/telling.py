@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from shardfix.analysis.code.calling import arguments_given
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import arguments_of
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import mentions
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.mutations import root_name
+from shardfix.analysis.metrics.mutations import is_definition, root_name
 from shardfix.analysis.metrics.networks import gives_rows
 from shardfix.analysis.metrics.plain_calls import is_plain_method, of_library
+from shardfix.analysis.metrics.reread import writes_a_file
 
 _MODES = frozenset(
     {"train", "eval", "cpu", "cuda", "half", "float", "parameters", "named_parameters", "state_dict", "zero_grad"}
@@ -36,6 +38,9 @@ _MODES = frozenset(
     }
 )
 _SHOWS = frozenset({"print", "str", "repr", "format", "vars", "float", "int", "len", "list", "dict", "sum"})
+_SAVES = frozenset(
+    {"dump", "save", "savez", "savetxt", "write_text", "write_bytes", "writerow", "writerows", "imwrite"}
+)
 _TIMERS = re.compile(r"time|tic|toc|bar|tqdm|progress|log|writer|wandb|synchronize|zero_grad|cache|optim|sched|scaler")
 
 
@@ -46,6 +51,10 @@ def told(module: Module, statement: ast.stmt, bound: set[str], is_local: Callabl
         bound: what the loop binds.
         is_local: whether the object behind an expression is made anew in each pass of the loop.
     """
+    made = _calls(statement) if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) else []
+    for call in made:
+        if last_name(call.func) in _SAVES or writes_a_file(module, call):
+            return call
     for call in _for_itself(module, statement):
         if isinstance(call.func, ast.Attribute) and _is_unseen(module, call, call.func.value, bound, is_local):
             if not is_plain_method(call) and not gives_rows(module, call):
@@ -84,8 +93,7 @@ def _is_unseen(
         return False
     if of_library(module.callee(call)) or module.called_functions(call) or module.instances(owner):
         return False
-    found = module.bindings.reaching(root)
-    return not any(d.kind in ("import", "function", "class") for d in found)
+    return not is_definition(module, root)
 
 
 def asked_behind(
@@ -101,14 +109,37 @@ def asked_behind(
             continue
         if _is_unseen(module, call, owner, None if alone else bound, is_local) and not _TIMERS.search(_text(call)):
             (called if owner is call.func or alone else told).add(ast.unparse(owner))
-    for n in ast.walk(module.scope(loop)) if called or told else ():
-        if not isinstance(n, (ast.Name, ast.Attribute)) or n.lineno <= (loop.end_lineno or loop.lineno):
-            continue
-        owner_text, asks = ast.unparse(n), _asks(module, n)
-        if (owner_text in called and asks) or (owner_text in told and asks == "method"):
-            why = f"`{owner_text}` is told of the batches, and what it keeps is not followed"
-            return Obstacle(module.statement(n), why)
+    end = loop.end_lineno or loop.lineno
+    found = _asked(module, module.scope(loop), end, called, told) if called or told else None
+    for home, scope, line, name in _given(module, loop, called):
+        found = found or _asked(home, scope, line, {name}, set())
+    if found is None:
+        return None
+    why = f"`{ast.unparse(found)}` is told of the batches, and what it keeps is not followed"
+    home = module.home(found)
+    return (
+        Obstacle(home.statement(found), why) if home is module else Obstacle(loop, f"{home.path}:{found.lineno}: {why}")
+    )
+
+
+def _asked(module: Module, scope: ast.AST, line: int, called: set[str], told: set[str]) -> ast.expr | None:
+    """Where a scope asks, below a line, one of these objects for what it keeps."""
+    for n in ast.walk(scope):
+        if isinstance(n, (ast.Name, ast.Attribute)) and n.lineno > line:
+            owner, asks = ast.unparse(n), _asks(module, n)
+            if (owner in called and asks) or (owner in told and asks == "method"):
+                return n
     return None
+
+
+def _given(module: Module, loop: ast.For, owners: set[str]) -> Iterator[tuple[Module, ast.AST, int, str]]:
+    """Where callers of a loop's function go on with what they have given it: the scope, the line, the name."""
+    for d in module.bindings.definitions if owners else ():
+        if d.kind == "parameter" and d.key in owners and d.scope is module.scope(loop):
+            for call, given in arguments_given(module, d):
+                if isinstance(given, (ast.Name, ast.Attribute)):
+                    home = module.home(call)
+                    yield home, home.scope(call), call.lineno, ast.unparse(given)
 
 
 def _text(call: ast.Call) -> str:
