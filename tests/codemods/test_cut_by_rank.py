@@ -101,7 +101,8 @@ def test_data_that_a_rank_cuts_is_split_twice_under_a_sampler(made: str) -> None
         ),
         pytest.param(
             "def load():\n    for i, x in enumerate(files):\n"
-            "        if i % world_size == rank:\n            yield read(x)\n            continue\n        yield x\ndata = list(load())\n",
+            "        if i % world_size == rank:\n            yield read(x)\n            continue\n"
+            "        yield x\ndata = list(load())\n",
             id="yielded in either way",
         ),
         pytest.param(rows("self.files = files\n        self.seed = SEEDS[rank]"), id="a seed"),
