@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import canonical, last_name
+from shardfix.analysis.code.places import Places
 from shardfix.analysis.code.tree import home
 
 if TYPE_CHECKING:
@@ -17,24 +18,6 @@ if TYPE_CHECKING:
 
 _OUTSIDE = ("torch.", "accelerate.", "builtins.", "<local>.", "transformers.")
 _PLACES = 64  # where a name is looked for
-
-
-def heads(names: Iterable[str]) -> frozenset[str]:
-    """Every dotted name, and each of its beginnings: ``a.b.c``, ``a.b``, ``a``."""
-    found: set[str] = set()
-    for name in names:
-        while name not in found:
-            found.add(name)
-            name = name.rpartition(".")[0]
-    return frozenset(found)
-
-
-def outwards(package: str) -> Iterator[str]:
-    """What to write before a name to look for it in a package, in those around it, and at the top."""
-    while package:
-        yield f"{package}."
-        package = package.rpartition(".")[0]
-    yield ""
 
 
 @dataclass(eq=False)
@@ -53,43 +36,13 @@ class Project:
     _imported: dict[str, list[Definition]] | None = None
     _derived: dict[ast.ClassDef, list[ast.ClassDef]] | None = None
     _resolved: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    _heads: frozenset[str] | None = None
-    _starts: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    _split: dict[tuple[str, str], tuple[Module, str] | None] = field(default_factory=dict)
+    _places: Places[Module] | None = None
 
     def split(self, qualified: str, importer: Module) -> tuple[Module, str] | None:
-        """The project module that a qualified name lies in, and the rest of the name: beside the importer or above it
-        (scripts), or in a ``src`` there. The names of modules leave the ``src`` of the project's root out, which may be
-        a package itself (``from src.data import make``)."""
-        if qualified.startswith("src.") and not self._starts_of("src", ""):
-            qualified = qualified.removeprefix("src.")
-        key = (qualified, importer.name.rpartition(".")[0])
-        if key not in self._split:
-            self._split[key] = self._split_of(*key)
-        return self._split[key]
-
-    def _split_of(self, qualified: str, package: str) -> tuple[Module, str] | None:
-        starts = self._starts_of(qualified.partition(".")[0], package)
-        head, rest = qualified, ""
-        while head and starts:
-            for start in starts:
-                module = self.by_name.get(start + head)
-                if module is not None:
-                    return module, rest
-            head, _, last = head.rpartition(".")
-            rest = f"{last}.{rest}" if rest else last
-        return None
-
-    def _starts_of(self, first: str, package: str) -> tuple[str, ...]:
-        """What may stand before a name that begins so, seen from a package: nothing does for most, a library's."""
-        if self._heads is None:
-            self._heads = heads(self.by_name)
-        key = (first, package)
-        known = self._starts.get(key)
-        if known is None:
-            places = [start for outer in outwards(package) for start in (outer, f"{outer}src.")]
-            known = self._starts[key] = tuple(start for start in places if start + first in self._heads)
-        return known
+        """The project module that a qualified name lies in, and the rest of the name, as the importer would find it."""
+        if self._places is None:
+            self._places = Places(self.by_name)
+        return self._places.split(qualified, importer.name.rpartition(".")[0])
 
     def resolve(self, qualified: str, importer: Module) -> frozenset[str]:
         """A qualified name followed through the project's re-exports."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.module import Module, module_name
 from shardfix.analysis.code.names import DATA_LOADER, arguments_of, last_name
-from shardfix.analysis.code.project import Project, heads, outwards
+from shardfix.analysis.code.places import Places
+from shardfix.analysis.code.project import Project
 from shardfix.analysis.code.tree import calls_within
 from shardfix.analysis.loaders.flow import follow
 
@@ -223,9 +224,8 @@ class _Files:
     """The paths of all files by the names of their modules, and the way of each name through those that are parsed."""
 
     def __init__(self, files: Iterable[str], modules: Mapping[str, Module]) -> None:
-        self.by_name = {module_name(path): path for path in files}
         self.modules = modules
-        self._heads = heads(self.by_name)
+        self._places = Places({module_name(path): path for path in files})
         self._known: dict[tuple[str, str], list[str]] = {}
 
     def chain(self, dotted: str, importer: Module) -> list[str]:
@@ -236,9 +236,10 @@ class _Files:
         return self._known[key]
 
     def _chain(self, dotted: str, package: str, depth: int) -> list[str]:
-        path, name = self._place(dotted, package)
-        if not path or depth > _DEPTH:
+        place = self._places.split(dotted, package)
+        if place is None or depth > _DEPTH:
             return []
+        path, name = place[0], place[1].partition(".")[0]
         found = [path]
         if path in self.modules:
             module = self.modules[path]
@@ -249,18 +250,3 @@ class _Files:
             for other in onwards:
                 found += self._chain(other, module.name.rpartition(".")[0], depth + 1)
         return found
-
-    def _place(self, dotted: str, package: str) -> tuple[str, str]:
-        """The file that a name lies in and what it is called there; empty where it is none of the project's."""
-        if dotted.startswith("src.") and "src" not in self._heads:  # a package itself, which module names leave out
-            dotted = dotted.removeprefix("src.")
-        for start in outwards(package):
-            written = dotted if start else dotted.lstrip(".")
-            if start + written.partition(".")[0] not in self._heads:
-                continue
-            head, _, name = written.rpartition(".")
-            while head and start + head not in self.by_name:
-                head, _, name = head.rpartition(".")
-            if head:
-                return self.by_name[start + head], name
-        return "", ""
