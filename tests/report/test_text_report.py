@@ -265,3 +265,20 @@ def test_why_a_loader_is_refused_is_said_where_nothing_else_says_it() -> None:
     result = RunResult(Path.cwd(), (site(DOUBLE, "refused", why="another reason"),))
     assert "refused (another reason)" in scan_page(result).plain()
     assert "refused (another reason)" in verify_page(result).plain()
+
+
+def test_changes_are_told_in_the_order_of_the_files_and_that_nothing_was_run_once() -> None:
+    later, earlier = change(Location("train.py", 9, 1)), change(Location("train.py", 2, 1))
+    result = RunResult(Path.cwd(), changes=(later, earlier))
+    lines = migrate_page(result, TITLES).plain().splitlines()
+
+    assert [line.split()[0] for line in lines if line.startswith("train.py:")] == ["train.py:2:1", "train.py:9:1"]
+    assert [line for line in lines if "not" in line] == ["not verified: --no-verify was given"]
+
+
+def test_a_change_without_a_proof_among_others_is_told() -> None:
+    alone = change(Location("other.py", 2, 1))
+    result = RunResult(Path.cwd(), changes=(change(), alone), proofs=(proof(),))
+    lines = migrate_page(result, TITLES).plain().splitlines()
+    at = lines.index("other.py:2:1  SHD201 remove the DistributedSampler: accelerate shards the loader again  [safe]")
+    assert lines[at + 2] == "    proof: not run"

@@ -65,14 +65,14 @@ def migrate_page(
     _project(page, result)
     drawn = 0
     shown: set[str] = set()
-    for change in result.changes:
+    for change in sorted(result.changes, key=lambda change: change.site):
         proof = proof_of(change, result)
         _change(page, change)
         shown.add(change.id)
         if proof is not None:
             add_proof(page, proof)
             drawn += add_map(page, proof, maps, drawn, width)
-        elif needs_proof(change):
+        elif needs_proof(change) and result.proofs:  # where none was run, the last line says so
             page.line("    proof: ", Styled("not run", "yellow"))
     _dropped(page, result, titles)
     shown |= {change.id for change, _ in result.dropped}
@@ -380,7 +380,7 @@ def _end_of_migrate(page: Page, result: RunResult, dry: bool) -> None:
         page.line(line)
     _verdicts(page, result)
     if result.changes and not result.proofs and not result.verification:
-        page.line(Styled("not verified: ", "yellow"), "not asked for")
+        page.line(Styled("not verified: ", "yellow"), "--no-verify was given")
     if not result.files:
         page.line("Nothing to change.")
     elif result.written:
