@@ -14,9 +14,10 @@ from shardfix.codemods._sharding import shard
 
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loaders.samplers import Arm
-from shardfix.analysis.loops.accumulation import accumulated, left_early, same_source
+from shardfix.analysis.loops.accumulation import accumulated, same_source
 from shardfix.analysis.loops.duplicates import merged_by_sample
 from shardfix.analysis.loops.learning import does, evaluates
+from shardfix.analysis.loops.leaving import left_early
 from shardfix.analysis.loops.results import keeps_a_result, out_of_sight
 from shardfix.analysis.metrics.reread import OVERWRITTEN
 from shardfix.analysis.metrics.twice import reduced_later

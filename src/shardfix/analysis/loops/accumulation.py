@@ -11,7 +11,6 @@ from shardfix.analysis.code.names import arguments_of, last_name
 
 _GROWS = frozenset({"append", "extend", "update", "add_batch"})
 _BARS = re.compile(r"bar|progress|tqdm|timer|meter_?time")
-_STOPS = frozenset({"islice", "zip", "zip_longest", "takewhile", "dropwhile", "cycle", "sample"})
 PLACES = frozenset({"index_copy_", "index_put_", "scatter_"})
 _QUIET = frozenset(
     {"eval", "train", "zero_grad", "set_description", "set_postfix", "info", "debug", "warning", "wait", "synchronize"}
@@ -42,37 +41,6 @@ def accumulated(loop: ast.AST) -> list[Sum]:
             if not _BARS.search(ast.unparse(node.func.value).lower()):
                 found.append(Sum(node.func.value, node.args[0] if node.args else node))
     return found
-
-
-def reads_a_part(loop: ast.AST) -> bool:
-    """Whether a loop may leave samples out: it is left, passes over some, or reads as far as something else goes."""
-    if any(isinstance(n, (ast.Break, ast.Return, ast.Continue)) for n in ast.walk(loop)):
-        return True
-    iterable = getattr(loop, "iter", None)
-    return iterable is not None and any(
-        isinstance(n, ast.Call) and last_name(n.func) in _STOPS for n in ast.walk(iterable)
-    )
-
-
-def left_early(loop: ast.AST) -> ast.AST | None:
-    """What ends a loop before all batches are read: a break or return of it, or an iterable that is cut off."""
-    iterable = getattr(loop, "iter", None)
-    for n in ast.walk(iterable) if iterable is not None else ():
-        if isinstance(n, ast.Call) and last_name(n.func) in ("islice", "takewhile"):
-            return n
-    left: list[ast.AST] = list(getattr(loop, "body", ()))
-    while left:
-        node = left.pop(0)
-        if isinstance(node, (ast.Break, ast.Return)):
-            return node
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            continue
-        inside = ast.iter_child_nodes(node)
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            left += [n for n in ast.walk(node) if isinstance(n, ast.Return)]
-        else:
-            left += inside
-    return None
 
 
 def left_over(module: Module, loop: ast.AST) -> set[str]:

@@ -17,13 +17,13 @@ from shardfix.analysis.loops.accumulation import (
     left_over,
     mentions,
     names_bound,
-    reads_a_part,
     root_of,
     same_source,
     stores_in,
     told_by,
 )
 from shardfix.analysis.loops.epochs import is_enumerated
+from shardfix.analysis.loops.leaving import reads_a_part
 from shardfix.analysis.model import Evidence
 
 _INDEX = re.compile(

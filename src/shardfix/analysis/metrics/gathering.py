@@ -11,13 +11,13 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import mentions, names_bound, root_of
 from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
+from shardfix.analysis.loops.leaving import instead_of
 from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
 from shardfix.analysis.metrics.drawing import draws
 from shardfix.analysis.metrics.entries import added_by, is_number
 from shardfix.analysis.metrics.forwards import carries, forwards, learns
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
-from shardfix.analysis.metrics.leaving import instead_of
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
 from shardfix.analysis.metrics.mutations import is_definition, root_name

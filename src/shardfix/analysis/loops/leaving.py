@@ -1,4 +1,4 @@
-"""What would do the same as a `break` that ends an evaluation after a number of samples, on any number of ranks."""
+"""What ends a loop over a loader before all its samples are read, and what would do the same on any number of ranks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,45 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.epochs import is_enumerated
 
+_CUTS = frozenset({"islice", "takewhile"})
+_STOPS = _CUTS | {"zip", "zip_longest", "dropwhile", "cycle", "sample"}
 _MORE = (ast.Gt, ast.GtE, ast.Eq)
 _LESS = (ast.Lt, ast.LtE, ast.Eq)
 INSTEAD = (
     "; it ends after the n samples of some batches: a loader of `Subset(dataset, range(n))` does that on any number of "
     "ranks, with no `break`"
 )
+
+
+def reads_a_part(loop: ast.AST) -> bool:
+    """Whether a loop may leave samples out: it is left, passes over some, or reads as far as something else goes."""
+    if any(isinstance(n, (ast.Break, ast.Return, ast.Continue)) for n in ast.walk(loop)):
+        return True
+    iterable = getattr(loop, "iter", None)
+    return iterable is not None and any(
+        isinstance(n, ast.Call) and last_name(n.func) in _STOPS for n in ast.walk(iterable)
+    )
+
+
+def left_early(loop: ast.AST) -> ast.AST | None:
+    """What ends a loop before all batches are read: a break or return of it, or an iterable that is cut off."""
+    iterable = getattr(loop, "iter", None)
+    for n in ast.walk(iterable) if iterable is not None else ():
+        if isinstance(n, ast.Call) and last_name(n.func) in _CUTS:
+            return n
+    left: list[ast.AST] = list(getattr(loop, "body", ()))
+    while left:
+        node = left.pop(0)
+        if isinstance(node, (ast.Break, ast.Return)):
+            return node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        inside = ast.iter_child_nodes(node)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            left += [n for n in ast.walk(node) if isinstance(n, ast.Return)]
+        else:
+            left += inside
+    return None
 
 
 def instead_of(module: Module, loop: ast.For, leaving: ast.stmt) -> str:
@@ -64,4 +97,4 @@ def _is_fixed(module: Module, loop: ast.For, node: ast.expr) -> bool:
     return not any(d.node in inside for n in names for d in module.bindings.reaching(n))
 
 
-__all__ = ["INSTEAD", "instead_of"]
+__all__ = ["INSTEAD", "instead_of", "left_early", "reads_a_part"]
