@@ -108,6 +108,7 @@ SWAP = "def small():\n    global val_loader\n    val_loader = other\n"
     [
         pytest.param(SWAP + on_condition("small()") + RUN.format("val_loader"), id="global"),
         pytest.param(on_condition('globals()["val_loader"] = other') + RUN.format("val_loader"), id="globals"),
+        pytest.param("globals().update(val_loader=other)\n" + RUN.format("val_loader"), id="globals, updated"),
         pytest.param(
             "def main():\n    loader = val_loader\n    def small():\n        nonlocal loader\n        loader = other\n"
             "    small()\n    validate(model, loader)\nmain()\n",
@@ -147,6 +148,13 @@ def test_what_a_name_stands_for_besides(text: str) -> None:
         pytest.param(KEEPS + 't = T()\nsetattr(t, "loader", other)\nt.run()\n', id="setattr"),
         pytest.param(
             KEEPS + "t = T()\nfor k, v in more.items():\n    setattr(t, k, v)\nt.run()\n", id="setattr of any name"
+        ),
+        pytest.param(KEEPS + 't = T()\nt.__dict__["loader"] = other\nt.run()\n', id="in its dict"),
+        pytest.param(KEEPS + "t = T()\nvars(t).update(loader=other)\nt.run()\n", id="by vars"),
+        pytest.param(KEEPS + "t = T()\nfor t.loader in [other]:\n    pass\nt.run()\n", id="as the target of a loop"),
+        pytest.param(
+            KEEPS + "    def __getattribute__(self, name):\n        return other\nT().run()\n",
+            id="what gives any attribute",
         ),
         pytest.param(
             "class Swap:\n    def called(self, trainer):\n        trainer.loader = other\n" + KEEPS + "T().run()\n",
@@ -210,6 +218,7 @@ def test_what_an_object_holds_besides(text: str) -> None:
             "class U:\n    def __init__(self):\n        self.loader = other\n" + KEEPS + "T().run()\nU()\n",
             id="an attribute of another class",
         ),
+        pytest.param(KEEPS + "t = T()\nvars(t).update(vars(args))\nt.run()\n", id="an object that is given settings"),
         pytest.param(
             "class U:\n    pass\nu = U()\nu.loader = other\n" + KEEPS + "T().run()\n",
             id="set in an object of another class",

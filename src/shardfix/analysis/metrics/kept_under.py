@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.objects import family, field_of
 from shardfix.analysis.metrics.stored import Stored, is_settings
 from shardfix.analysis.programs.together import together
@@ -63,25 +63,48 @@ def _of_body(module: Module, cls: ast.ClassDef, attribute: str) -> Iterator[Kept
                 yield from (Kept(g.value if isinstance(g, ast.keyword) else g) for g in given)
                 if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
                     yield Kept(call.func)
+        elif isinstance(s, Function) and s.name == "__getattribute__":
+            yield Kept(s)
         elif isinstance(s, Function) and s.name == attribute:
             plain = any(last_name(d) in ("property", "cached_property") for d in s.decorator_list)
             back = [n for n in ast.walk(s) if isinstance(n, ast.Return) and home.function(n) is s]
             yield from (Kept(n.value if n.value is not None and plain else s) for n in back)
 
 
-def _by_any_name(module: Module, classes: Collection[ast.ClassDef]) -> Iterator[ast.expr]:
-    """What ``setattr(object, name, value)`` puts into objects of these classes under a name that is not written out."""
+def _by_any_name(module: Module, classes: Collection[ast.ClassDef]) -> Iterator[ast.AST]:
+    """What is put into objects of these classes under a name that is not written out: ``setattr(object, name, value)``,
+    ``object.__dict__.update(values)``."""
     for m in together(module):
         for call in m.calls if "setattr" in m.text else ():
-            if last_name(call.func) not in ("setattr", "__setattr__") or len(call.args) != 3:
-                continue
-            owner, name, value = call.args
-            if isinstance(name, ast.Constant) or is_settings(owner):
-                continue
-            own = m.class_of(call) if isinstance(owner, ast.Name) and owner.id in ("self", "cls") else None
-            seen = [own] if own is not None else m.instances(owner)
-            if not seen or set(seen) & set(classes):
-                yield value
+            if last_name(call.func) in ("setattr", "__setattr__") and len(call.args) == 3:
+                owner, name, value = call.args
+                if not isinstance(name, ast.Constant) and _may_be(m, owner, classes):
+                    yield value
+        for inside, owner in _insides(m) if "__dict__" in m.text or "vars(" in m.text else ():
+            outer = m.parents[inside]
+            told_by = m.parents[outer]
+            given = arguments_of(told_by) if isinstance(told_by, ast.Call) else []
+            told = (
+                isinstance(outer, ast.Attribute) and outer.attr == "update" and not all(is_settings(g) for g in given)
+            )
+            stored = isinstance(outer, ast.Subscript) and not isinstance(outer.ctx, ast.Load)
+            if (told or stored) and _may_be(m, owner, classes):
+                yield m.statement(inside)
+
+
+def _insides(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Where all that an object holds is read as a dict, and the object."""
+    yield from ((load, load.value) for load in module.attribute_loads.get("__dict__", ()))
+    yield from ((c, c.args[0]) for c in module.calls if last_name(c.func) == "vars" and len(c.args) == 1)
+
+
+def _may_be(module: Module, owner: ast.expr, classes: Collection[ast.ClassDef]) -> bool:
+    """Whether an object may be of one of these classes."""
+    if is_settings(owner):
+        return False
+    own = module.class_of(owner) if isinstance(owner, ast.Name) and owner.id in ("self", "cls") else None
+    seen = [own] if own is not None else module.instances(owner)
+    return not seen or bool(set(seen) & set(classes))
 
 
 def runs(module: Module, call: ast.Call, function: ast.AST, depth: int = 0) -> bool:

@@ -74,7 +74,12 @@ class Stored:
     def of_file(self, name: str, home: Module) -> list[ast.expr]:
         """What is put under a name of a file otherwise than by its name: ``globals()["x"] = ..``, ``module.x = ..``"""
         owned = [p for p in self._of(name) if p.owner is not None]
-        return [p.value for p in owned if p.owner is not None and _is_file(self.module.home(p.owner), p.owner, home)]
+        found = [p.value for p in owned if p.owner is not None and _is_file(self.module.home(p.owner), p.owner, home)]
+        for call in home.calls if "globals()" in home.text else ():
+            func = call.func
+            if isinstance(func, ast.Attribute) and func.attr == "update" and _is_file(home, func.value, home):
+                found += [*call.args, *(k.value for k in call.keywords if k.arg in (name, None))]
+        return found
 
     def outside(self, name: str, classes: list[ast.ClassDef]) -> list[ast.expr]:
         """What is put under a name of objects that may be of these classes, but by their own methods."""
@@ -121,6 +126,10 @@ def _put_by(n: ast.AST) -> Iterator[tuple[str, Put]]:
                 yield target.attr, Put(value, target.value)
             elif isinstance(target, ast.Subscript):
                 yield from ((key, Put(value, target.value, item=True)) for key in _text(target.slice))
+    elif isinstance(n, (ast.For, ast.AsyncFor, ast.withitem)):
+        bound, given = (n.optional_vars, n.context_expr) if isinstance(n, ast.withitem) else (n.target, n.iter)
+        inside = ast.walk(bound) if bound is not None else ()
+        yield from ((t.attr, Put(given, t.value)) for t in inside if isinstance(t, ast.Attribute) and _is_set(t))
     elif isinstance(n, ast.Call):
         yield from ((k.arg, Put(k.value)) for k in n.keywords if k.arg)
         if isinstance(n.func, ast.Attribute) and n.func.attr == "update" and is_settings(n.func.value):
@@ -135,6 +144,10 @@ def _put_by(n: ast.AST) -> Iterator[tuple[str, Put]]:
             yield from ((key, Put(a)) for key in named for a in arguments_of(n))
     elif isinstance(n, ast.Dict):
         yield from ((key, Put(v)) for k, v in zip(n.keys, n.values, strict=True) if k is not None for key in _text(k))
+
+
+def _is_set(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def _text(node: ast.expr) -> list[str]:
