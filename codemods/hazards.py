@@ -24,6 +24,7 @@ from shardfix.analysis.model import Finding, Location, Options
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.programs.processes import distributed_test
 from shardfix.analysis.programs.together import together
+from shardfix.analysis.programs.unit_tests import is_test
 from shardfix.analysis.rules import Example, Planned, Rule
 from shardfix.analysis.sites import Site
 
@@ -99,7 +100,8 @@ def _prepared_hazards(site: Site) -> Iterator[Finding]:
                 "of that name",
             )
     size = site.arguments.value("batch_size")
-    if isinstance(size, ast.Constant) and size.value is None and not is_streaming(site):
+    batches = bool(site.arms) and all(arm.kind == "batch" for arm in site.arms)  # which prepare() shards as such
+    if isinstance(size, ast.Constant) and size.value is None and not batches and not is_streaming(site):
         yield Finding(
             "SHD712",
             where,
@@ -268,7 +270,8 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
         if arm.kind != "distributed" or arm.arguments is None:
             continue
         replicas, seed = arm.arguments.value("num_replicas"), arm.arguments.value("seed")
-        if replicas is not None and _constant(module, replicas):
+        in_test = is_test(module, module.function(arm.node))  # which plays one rank of several
+        if replicas is not None and _constant(module, replicas) and not in_test:
             yield Finding(
                 "SHD705",
                 where,
@@ -278,7 +281,8 @@ def _ddp_hazards(site: Site) -> Iterator[Finding]:
                 "leave num_replicas and rank out, or pass torch.distributed.get_world_size()",
             )
         rank = arm.arguments.value("rank")
-        if rank is not None and _constant(module, rank) and not (replicas is not None and _constant(module, replicas)):
+        alone = rank is not None and not (replicas is not None and _constant(module, replicas))
+        if rank is not None and alone and _constant(module, rank) and not in_test:
             yield Finding(
                 "SHD705",
                 where,

@@ -155,6 +155,29 @@ def test_data_split_by_rank_under_a_sampler_is_reported_and_not_edited() -> None
 
 
 @pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [
+        pytest.param("BatchSampler(RandomSampler(ds), 4, False)", [], id="a batch sampler"),
+        pytest.param("RandomSampler(ds)", ["SHD712"], id="of single samples"),
+        pytest.param(
+            "BatchSampler(RandomSampler(ds), 4, False) if big else RandomSampler(ds)", ["SHD712"], id="either"
+        ),
+    ],
+)
+def test_a_batch_size_of_none_is_prepared_where_the_sampler_gives_batches(sampler: str, expected: list[str]) -> None:
+    text = ACC + "from torch.utils.data import RandomSampler\n"
+    text += f"loader = accelerator.prepare(DataLoader(ds, sampler={sampler}, batch_size=None))\n" + TRAIN
+    assert [c for c in codes(text)[0] if c == "SHD712"] == expected
+
+
+def test_a_unit_test_that_plays_one_rank_is_no_constant_rank() -> None:
+    text = "import pytest\n" + DDP + "def {}():\n    sampler = DistributedSampler(ds, num_replicas=2, rank=0)\n"
+    text += "    loader = DataLoader(ds, sampler=sampler)\n    assert len(loader) == 2\n"
+    assert codes(text.format("test_length")) == [[]]
+    assert codes(text.format("length")) == [["SHD705"]]
+
+
+@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ("num_replicas=world_size, rank=0", ["SHD705"]),
