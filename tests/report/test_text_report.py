@@ -237,9 +237,9 @@ def test_a_change_of_which_a_part_is_made_is_told_with_that_part_and_without_its
     assert sum("proof: proven" in line for line in lines) == 1
 
 
-def test_why_a_loader_is_refused_is_said_once() -> None:
-    why = "owner not shown: nothing starts it"
-    finding = Finding("SHD901", DOUBLE, why, remedy="say it")
+@pytest.mark.parametrize("why", ["owner not shown: nothing starts it", "nothing starts it"])
+def test_why_a_loader_is_refused_is_said_once(why: str) -> None:
+    finding = Finding("SHD901", DOUBLE, "owner not shown: nothing starts it", remedy="say it")
     result = RunResult(Path.cwd(), (site(DOUBLE, "refused", findings=(finding,), why=why),), scanned_files=1)
 
     assert scan_page(result).plain().splitlines()[:4] == [

@@ -39,7 +39,7 @@ def scan_page(result: RunResult) -> Page:
     page = Page()
     _project(page, result)
     for site in result.sites:
-        _site(page, site, told=any(finding.message == site.why for finding in site.findings))
+        _site(page, site, told=any(f": {finding.message}".endswith(f": {site.why}") for finding in site.findings))
         _owner(page, site)
         _chain(page, site)
         for finding in site.findings:
