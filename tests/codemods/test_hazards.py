@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from plans import codes, planned
 
+from shardfix.analysis.code.module import parse
+from shardfix.analysis.code.project import link
 from shardfix.analysis.model import Options
+from shardfix.planning import make_plan
 
 ACC = (
     "import random\nimport torch\nfrom accelerate import Accelerator\nfrom accelerate.utils import set_seed\n"
@@ -170,11 +173,14 @@ def test_a_batch_size_of_none_is_prepared_where_the_sampler_gives_batches(sample
     assert [c for c in codes(text)[0] if c == "SHD712"] == expected
 
 
-def test_a_unit_test_that_plays_one_rank_is_no_constant_rank() -> None:
-    text = "import pytest\n" + DDP + "def {}():\n    sampler = DistributedSampler(ds, num_replicas=2, rank=0)\n"
+@pytest.mark.parametrize(
+    ("path", "expected"), [("tests/test_length.py", []), ("length.py", ["SHD705"])], ids=["a test", "a program"]
+)
+def test_a_unit_test_may_play_one_rank_of_several(path: str, expected: list[str]) -> None:
+    text = DDP + "def test_length():\n    sampler = DistributedSampler(ds, num_replicas=2, rank=0)\n"
     text += "    loader = DataLoader(ds, sampler=sampler)\n    assert len(loader) == 2\n"
-    assert codes(text.format("test_length")) == [[]]
-    assert codes(text.format("length")) == [["SHD705"]]
+    (report,) = make_plan(link({path: parse(path, text)}), (path,), Options(sanitizer="off")).reports
+    assert [f.code for f in report.findings if f.code == "SHD705"] == expected
 
 
 @pytest.mark.parametrize(
