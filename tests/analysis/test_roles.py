@@ -374,3 +374,24 @@ def test_what_takes_a_loader_first_says_more_than_what_gets_it_from_there() -> N
         "lib.py": "def predict(loader):\n    train_or_not(loader)\ndef train_or_not(loader):\n    attach(loader)\n",
     }
     assert site(files, "t.py").role == "eval"
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "role", "guessed"),
+    [
+        ("    model.eval()\n", "keep(model(b))", "eval", True),
+        ("    model.train()\n    model.eval()\n", "keep(model(b))", "eval", True),
+        ("    model.eval()\n    model.train()\n", "keep(model(b))", "train", False),
+        ("", "keep(model(b))", "train", False),
+        ("    model.eval()\n", "model(b).backward()", "train", False),
+    ],
+    ids=["put to evaluation", "in the end", "before training", "not said", "it learns all the same"],
+)
+def test_data_for_training_that_a_model_put_to_evaluation_goes_over(
+    before: str, body: str, role: str, guessed: bool
+) -> None:
+    text = (
+        f"def f(model, train_set):\n{before}    loader = DataLoader(train_set)\n    for b in loader:\n        {body}\n"
+    )
+    found = site(HEAD + text).shown_role
+    assert (found.role, found.guessed) == (role, guessed)

@@ -148,6 +148,20 @@ def evaluates(module: Module, node: ast.AST) -> bool:
     return found == "evaluates"
 
 
+def put_to_evaluation(module: Module, node: ast.AST) -> bool:
+    """Whether the last word on a model's mode above a loop, in its own function, is ``model.eval()``."""
+    scope = module.scope(node)
+    modes = [
+        c
+        for c in module.calls
+        if isinstance(c.func, ast.Attribute)
+        and c.func.attr in ("train", "eval")
+        and c.lineno < getattr(node, "lineno", 0)
+        and module.scope(c) is scope
+    ]
+    return bool(modes) and max(modes, key=lambda c: c.lineno).func.attr == "eval"  # type: ignore[attr-defined]
+
+
 def _body(module: Module, node: ast.AST) -> list[ast.AST]:
     """What is run for each batch."""
     if isinstance(node, (ast.For, ast.AsyncFor)):
@@ -303,4 +317,4 @@ def _is_gradless(node: ast.expr) -> bool:
     return last_name(node.func if isinstance(node, ast.Call) else node) in ("no_grad", "inference_mode")
 
 
-__all__ = ["Asked", "Does", "does", "evaluates"]
+__all__ = ["Asked", "Does", "does", "evaluates", "put_to_evaluation"]

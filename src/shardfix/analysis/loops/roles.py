@@ -11,7 +11,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import walk
 from shardfix.analysis.loaders.flow import Flow, Use, follow
-from shardfix.analysis.loops.learning import Does, does
+from shardfix.analysis.loops.learning import Does, does, put_to_evaluation
 from shardfix.analysis.loops.spoken import role_of_name, words
 from shardfix.analysis.model import Evidence, Role
 from shardfix.analysis.programs.unit_tests import is_test, is_unit_test
@@ -135,6 +135,9 @@ def role(module: Module, construction: ast.Call, names: Names, flow: Flow) -> Sh
             said = "train"
         return _unless(module, construction, "eval", said, evaluates[0].use.node)
     if said != "unknown":
+        by_data = said == own == "train" and _first(names.own) == "unknown"
+        if by_data and any(r.does == "neither" and put_to_evaluation(module, r.use.node) for r in readings):
+            return ShownRole("eval", guessed=True)  # features, or a memory, of the data for training
         return ShownRole(said)
     if any(r.does == "gradients" for r in readings):
         return ShownRole("train")
