@@ -243,3 +243,15 @@ def test_horovod_is_one_of_the_ways_in_which_a_program_may_start(other: str, own
         f"if args.platform == 'local':\n    {other}\nelse:\n    hvd.init()\nfor b in DataLoader(d):\n    pass\n"
     )
     assert site(text).owner == owner
+
+
+def test_the_examples_of_horovods_own_project_are_horovods() -> None:
+    files = {
+        "horovod/__init__.py": "",
+        "horovod/torch/__init__.py": "from horovod.torch.mpi_ops import init\n",
+        "horovod/torch/mpi_ops.py": "def init():\n    pass\n",
+        "examples/mnist.py": "import horovod.torch as hvd\n"
+        + LOADER
+        + "hvd.init()\nfor b in DataLoader(d):\n    pass\n",
+    }
+    assert site(files, "examples/mnist.py").owner == "horovod"

@@ -22,6 +22,8 @@ _LIGHTNING_CLASSES = ("LightningModule", "LightningDataModule")
 _EXACT: dict[str, Owner] = {
     "horovod.torch.init": "horovod",
     "horovod.torch.DistributedOptimizer": "horovod",
+    "horovod.torch.mpi_ops.init": "horovod",  # where horovod's own project defines them
+    "horovod.torch.optimizer.DistributedOptimizer": "horovod",
     "deepspeed.initialize": "deepspeed",
     "deepspeed.init_distributed": "deepspeed",
     "ray.train.torch.prepare_data_loader": "ray",
