@@ -25,7 +25,7 @@ _NOT_CHECKED = (
     "no run-time check is put in: nothing shows whether the program is started by its path or with python -m, and each "
     "needs another import (--sanitizer-from package imports it from an installed shardfix)"
 )
-OLD = "in this file `async` is a name, as in Python up to 3.6, and the file that does it needs Python 3.7"
+OLD = "in this file `async` is a name, as in Python up to 3.6, and the file that does it needs a newer one"
 _TOO_OLD = f"no run-time check is put in: {OLD} (write `non_blocking=` for `async=`)"
 
 

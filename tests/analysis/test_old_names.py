@@ -106,7 +106,7 @@ def test_its_loaders_are_migrated_and_the_name_is_kept(tmp_path: Path) -> None:
     (change,) = result.changes
     assert change.consequences[-1] == (
         "no run-time check is put in: in this file `async` is a name, as in Python up to 3.6, and the file that does "
-        "it needs Python 3.7 (write `non_blocking=` for `async=`)"
+        "it needs a newer one (write `non_blocking=` for `async=`)"
     )
 
 
