@@ -18,6 +18,10 @@ _FILLS = frozenset({"append", "extend", "update", "add"})
 _DEPTH = 3  # functions that what was gathered is handed through
 _NAMES = 5  # names of names
 _DIVIDES = ("div", "true_divide", "divide", "floor_divide")
+# What a call of these gives is made of the numbers that it is given, or told of.
+_NUMBERS = frozenset({"int", "float", "max", "min", "round", "abs", "sum", "ceil", "floor", "prod", "pow", "item"}) | {
+    *("tensor", "as_tensor", "array", "mul", "div", "gather", "to", "cuda", "cpu", "long", "double", "get")
+}
 _SUMMED = ("reduce", "all_reduce")  # of what each rank counts for itself
 _Matches = Callable[[ast.AST, Callable[[ast.AST], bool]], bool]
 
@@ -58,6 +62,16 @@ def counted_along(
 
     found = _sought(module, scope, set(), gathered, divides, _DEPTH)
     return found if isinstance(found, (ast.expr, ast.stmt)) else None
+
+
+def divided_among(module: Module, loop: ast.AST, names: Collection[str]) -> ast.AST | None:
+    """Where what a loop gathers under some names is reckoned with the number of processes, whatever that is called."""
+
+    def divides(node: ast.AST, of_it: Callable[[ast.AST], bool]) -> bool:
+        counts = _Counts(module, None, (), (), of_it)
+        return any(of_it(one) and counts.along(by) for one, by in _meeting(node))
+
+    return _sought(module, module.scope(loop), set(names), (), divides, _DEPTH)
 
 
 def _sought(
@@ -142,19 +156,29 @@ def _meeting(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield from ((node.func.value, a) for a in node.args)
 
 
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """What a number is made of: not what is in the objects that it is asked of, and in what counts them."""
+    if isinstance(node, ast.Call):
+        if last_name(node.func) in _NUMBERS:
+            yield from node.args
+            yield from [node.func.value] if isinstance(node.func, ast.Attribute) else ()
+    elif not isinstance(node, ast.Attribute):
+        yield from ast.iter_child_nodes(node)
+
+
 class _Counts:
     """Whether a number counts the samples that prepare() repeats."""
 
     def __init__(
         self,
         module: Module,
-        loop: ast.AST,
+        loop: ast.AST | None,
         lengths: Collection[ast.AST],
         gathered: Collection[ast.Call],
         of_it: Callable[[ast.AST], bool],
     ) -> None:
         self.module = module
-        self.inside = set(ast.walk(loop))
+        self.inside = set(ast.walk(loop)) if loop is not None else set()
         self.lengths = lengths
         self.gathered = gathered
         self.of_it = of_it
@@ -167,7 +191,7 @@ class _Counts:
             if n not in self.gathered:
                 if self._counts(n, depth):
                     return True
-                inside.extend(ast.iter_child_nodes(n))
+                inside.extend(_parts(n))
         return False
 
     def _counts(self, node: ast.AST, depth: int) -> bool:
@@ -177,7 +201,10 @@ class _Counts:
             if last_name(node.func) in _SUMMED and not self.of_it(node):
                 return True
             given_back = [r for f in self.module.called_functions(node) for r in returns_of(f)]
-            return any(self.along(r, depth + 1) for r in given_back)
+            made = [d.value for d in self.module.bindings.reaching(node.func)]
+            given_back += [v.body for v in made if isinstance(v, ast.Lambda)]
+            of_its_share = any(a in self.lengths for a in node.args)  # len(loader.batch_sampler)
+            return of_its_share or any(self.along(r, depth + 1) for r in given_back)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             return any(self.along(v, depth + 1) for v in self.stored.values(node.attr))
         return isinstance(node, ast.Name) and any(self._bound(d, depth) for d in self.module.bindings.reaching(node))
@@ -206,4 +233,4 @@ def _read_later(scope: ast.AST, statement: ast.stmt, line: int) -> bool:
     )
 
 
-__all__ = ["counted_along", "cut_off"]
+__all__ = ["counted_along", "cut_off", "divided_among"]

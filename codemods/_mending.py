@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+from shardfix.codemods._by_hand import divided_among
 from shardfix.codemods._sharding import changes, dealt_tasks
 
 from shardfix.analysis.code.module import Module, is_false
@@ -140,6 +141,9 @@ def _mended(site: Site, lifted: frozenset[ast.expr], reduced: frozenset[ast.AST]
         )
         if later is not None:
             return Hindrance(later.why, module.home(later.node).evidence(later.node))
+        among = divided_among(module, metric.loop, [a.name for a in metric.accumulators])
+        if among is not None:
+            return Hindrance("it reckons with the number of processes already", module.home(among).evidence(among))
         behind = _behind(module, metric)
         if isinstance(behind, Hindrance):
             return behind
