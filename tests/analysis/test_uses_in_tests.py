@@ -14,12 +14,17 @@ PEEK = "from data import make\ndef test_it():\n    batch = next(iter(make(d)))\n
     ("files", "kinds"),
     [
         pytest.param({"eval.py": EVALUATE, "tests/test_data.py": PEEK}, ["iterate"], id="beside a program"),
-        pytest.param({"tests/test_data.py": PEEK}, ["next"], id="where nothing else reads it"),
+        pytest.param({"tests/test_data.py": PEEK}, ["next"], id="where no program makes it"),
+        pytest.param(
+            {"eval.py": "from data import make\nmake(d)\n", "tests/test_data.py": PEEK},
+            [],
+            id="where a program makes it, and what reads it is not seen",
+        ),
         pytest.param(
             {"eval.py": EVALUATE.replace("for batch in ", "x = ").split("\n    ")[0].rstrip(":") + "\nsend(x)\n"}
             | {"tests/test_data.py": PEEK},
-            ["argument", "next"],
-            id="where a program only hands it on",
+            ["argument"],
+            id="where a program hands it on",
         ),
         pytest.param({"eval.py": EVALUATE, "peek.py": PEEK}, ["iterate", "next"], id="a program that peeks"),
     ],

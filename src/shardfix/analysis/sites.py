@@ -154,7 +154,9 @@ class Site:
     @cached_property
     def flow(self) -> Flow:
         """Where the loader goes."""
-        return in_programs(self.module, follow(self.module, self.call, self.options.prepare_functions))
+        programs = self.regimes.project.programs
+        reached = bool(programs.reaching(self.module, self.call) & ~programs.tests)
+        return in_programs(self.module, follow(self.module, self.call, self.options.prepare_functions), reached)
 
     def sampler_flow(self, arm: Arm) -> Flow:
         """Where one sampler goes."""

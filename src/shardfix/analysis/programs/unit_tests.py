@@ -29,8 +29,12 @@ def of_a_suite(module: Module) -> bool:
     return not runs or not _SUITES.isdisjoint(module.path.split("/")[:-1]) or is_unit_test(module)
 
 
-def in_programs(module: Module, flow: Flow) -> Flow:
-    """What becomes of a value of a file in programs: where one reads it, what tests do with it says nothing."""
+def in_programs(module: Module, flow: Flow, reached: bool) -> Flow:
+    """What becomes of a value of a file in programs: where one reads it, what tests do with it says nothing.
+
+    Args:
+        reached: whether a program makes the value, which may read it where that is not seen.
+    """
     if of_a_suite(module):
         return flow
     suites: dict[Module, bool] = {}
@@ -41,7 +45,7 @@ def in_programs(module: Module, flow: Flow) -> Flow:
             suites[home] = home is not module and of_a_suite(home)
         if not suites[home]:
             kept.append(use)
-    if len(kept) == len(flow.uses) or not any(use.kind in ("iterate", "prepare") for use in kept):
+    if len(kept) == len(flow.uses) or not (reached or any(use.kind in ("iterate", "prepare") for use in kept)):
         return flow
     return replace(flow, uses=tuple(kept))
 
