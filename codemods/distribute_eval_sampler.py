@@ -276,7 +276,10 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         more = f"; {offer(site)}" if found.undistributed is None else ""
         return f"only one rank evaluates (line {line}), so it reads everything, as it should{more}"
     if found.sometimes is not None:
-        return refuse(site, "SHD905", note="on one of its paths", evidence=(found.sometimes,))
+        where = found.sometimes.location
+        place = f"line {where.line}" if where.path == site.location.path else f"{where.path}:{where.line}"
+        note = f"one way to its loop is the main process's alone ({place}), another is not"
+        return refuse(site, "SHD905", note=note, evidence=(found.sometimes,))
     if rest_of(site) is not None:
         return "it holds what the sharded loader leaves out, which each rank evaluates alike"
     if not found.functions and not site.answered("metric", "reduced", "exact"):

@@ -190,3 +190,13 @@ def test_a_data_set_of_several_lines_moves_as_it_is_unless_a_text_in_it_has_seve
 
     assert "val_dataset = Set(\n    'a',\n    3,\n)\n" in after
     assert codes(made.format("'''a\nb'''")) == [["SHD903"]]
+
+
+def test_an_evaluation_that_the_main_process_does_alone_at_times_says_where() -> None:
+    text = program(call="if rank == 0:\n    validate(model, val_loader)\nvalidate(model, val_loader)\n")
+    (report,) = planned(text).reports
+    line = text.splitlines().index("if rank == 0:") + 1
+    assert report.why == (
+        "evaluated on the main process only: one way to its loop is the main process's alone "
+        f"(line {line}), another is not"
+    )
