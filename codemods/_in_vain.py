@@ -9,6 +9,7 @@ from shardfix.codemods._findings import refuse
 
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import SAMPLER_KINDS, last_name
 from shardfix.analysis.loops.counters import Loop
 from shardfix.analysis.loops.epochs import EpochLoop, SetEpoch
 from shardfix.analysis.loops.evaluation import evaluates
@@ -182,6 +183,36 @@ def _too_early(site: Site, told: SetEpoch) -> str:
 
 _SOME_RANKS = "set_epoch is called on some ranks only: the ranks cut different permutations, so shards overlap"
 _ONE_NUMBER = "set_epoch is told one number for all epochs, so every epoch repeats the order of the first"
+
+
+def asks_for_another(module: Module, told: SetEpoch) -> bool:
+    """Whether a call of ``set_epoch`` stands under a condition that no DistributedSampler meets: ``if
+    isinstance(loader.sampler, RandomSampler): loader.sampler.set_epoch(e)``."""
+    inner: ast.AST = told.call
+    for outer in module.around(told.call):
+        if isinstance(outer, ast.If) and inner in outer.body:
+            tests = outer.test.values if isinstance(outer.test, ast.BoolOp) else [outer.test]
+            every = not isinstance(outer.test, ast.BoolOp) or isinstance(outer.test.op, ast.And)
+            if every and any(_is_of_another(module, test, told.receiver) for test in tests):
+                return True
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        inner = outer
+    return False
+
+
+def _is_of_another(module: Module, test: ast.expr, receiver: ast.expr) -> bool:
+    if not isinstance(test, ast.Call) or last_name(test.func) != "isinstance" or len(test.args) != 2:
+        return False
+    asked, classes = test.args
+    if ast.dump(asked) != ast.dump(receiver):
+        return False
+    home = module.home(test)
+    kinds = [
+        {SAMPLER_KINDS.get(name, "distributed") for name in home.qualify(cls) or ("",)}
+        for cls in (classes.elts if isinstance(classes, ast.Tuple) else [classes])
+    ]
+    return not any("distributed" in found for found in kinds)
 
 
 def may_run(site: Site, told: SetEpoch) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from shardfix.codemods._epochs import Sampler, Untold, given_epoch, is_read_once, tell_epoch, tell_in
 from shardfix.codemods._findings import refuse
-from shardfix.codemods._in_vain import may_run, never_run, told_another, told_in_vain
+from shardfix.codemods._in_vain import asks_for_another, may_run, never_run, told_another, told_in_vain
 from shardfix.codemods._own_shares import derives, kept_in_order, own_untold, shuffling_arms
 from shardfix.codemods._placeholder import wrong_receiver
 
@@ -28,14 +28,15 @@ def _frozen(site: Site, options: Options) -> Change | Finding | str | None:
     distributed = [*shuffling_arms(site), *own]
     if not distributed or site.owner != "ddp":
         return None
-    if site.told:
+    told = [t for t in site.told if not asks_for_another(site.module, t)]
+    if told:
         training = [loop for loop in site.epoch_loops.loops if not evaluates(site.module, loop.use.node)]
-        forgotten = untold(site.module, training, site.told)
+        forgotten = untold(site.module, training, told)
         if not forgotten:
-            told = [t for t in site.told if may_run(site, t)]
-            if not told:
-                return never_run(site, site.told[0])
-            return told_another(site, told) or told_in_vain(site) or "its sampler is told the epoch"
+            running = [t for t in told if may_run(site, t)]
+            if not running:
+                return never_run(site, told[0])
+            return told_another(site, running) or told_in_vain(site) or "its sampler is told the epoch"
         if any(not derives(site, a) for a in own):
             line = forgotten[0].loop.lineno
             return refuse(site, "SHD909", instead=f"told the epoch in one loop, but not in that of line {line}")
@@ -128,10 +129,24 @@ def _change(site: Site, distributed: Sequence[Arm], edits: Sequence[Edit]) -> Ch
         tuple(dict.fromkeys(edits)),
         consequences=(
             "each epoch now has an order of its own; until now every epoch repeated the order of the first",
+            *_counted_again(site),
             "visits per rank, steps and batch size stay as they are",
         ),
         evidence=tuple(site.module.evidence(a.node) for a in distributed),
     )
+
+
+def _counted_again(site: Site) -> tuple[str, ...]:
+    """What is said of epochs that an outer loop counts from their first on again, with the loader that it was."""
+    module = site.module
+    for loop in site.epoch_loops.loops:
+        for outer in module.home(loop.loop).around(loop.loop):
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            if isinstance(outer, (ast.For, ast.AsyncFor, ast.While)) and site.call not in set(ast.walk(outer)):
+                line = module.location(outer).line
+                return (f"each pass of the loop of line {line} counts the epochs anew, and has the same orders again",)
+    return ()
 
 
 def _seeded_by_epoch(site: Site, distributed: Sequence[Arm]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plans import codes, edited
+from plans import codes, edited, planned
 
 HEAD = (
     "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n"
@@ -49,3 +49,37 @@ def test_an_epoch_that_is_counted_on_is_told_before_that() -> None:
 @pytest.mark.parametrize("bound", ["epoch += start", "epoch = epochs[epoch]", "epoch = epoch + start"])
 def test_an_epoch_that_gets_another_value_in_the_loop_is_not_told(bound: str) -> None:
     assert codes(HEAD + f"for epoch in range(n):\n    {bound}\n    " + BODY) == [["SHD910"]]
+
+
+def test_epochs_that_an_outer_loop_counts_anew_are_said_to_repeat() -> None:
+    text = HEAD + "for cycle in range(2):\n    for epoch in range(n):\n        " + BODY.replace("\n    ", "\n        ")
+    (change,) = planned(text).changes
+    assert change.consequences[1] == (
+        "each pass of the loop of line 6 counts the epochs anew, and has the same orders again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        pytest.param("isinstance(sampler, RandomSampler)", False, id="of another class"),
+        pytest.param("isinstance(sampler, (RandomSampler, SequentialSampler)) and args.a", False, id="of others"),
+        pytest.param("isinstance(sampler, (RandomSampler, DistributedSampler))", True, id="of it or another"),
+        pytest.param("isinstance(sampler, Mine)", True, id="of a class that is not seen"),
+        pytest.param("isinstance(loader, RandomSampler)", True, id="of something else"),
+        pytest.param("isinstance(sampler, RandomSampler) or args.a", True, id="or something else"),
+        pytest.param("not isinstance(sampler, RandomSampler)", True, id="not of another class"),
+    ],
+)
+def test_a_sampler_that_is_told_only_if_it_is_another_is_not_told(test: str, told: bool) -> None:
+    head = HEAD.replace("import DataLoader,", "import DataLoader, RandomSampler, SequentialSampler,")
+    loop = f"for epoch in range(n):\n    if {test}:\n        sampler.set_epoch(epoch)\n    "
+    assert codes(head + loop + BODY) == [[] if told else ["SHD401"]]
+
+
+def test_a_sampler_that_is_told_unless_it_is_another_is_told() -> None:
+    head = HEAD.replace("import DataLoader,", "import DataLoader, RandomSampler,")
+    other = (
+        "    if isinstance(sampler, RandomSampler):\n        pass\n    else:\n        sampler.set_epoch(epoch)\n    "
+    )
+    assert codes(head + "for epoch in range(n):\n" + other + BODY) == [[]]
