@@ -11,6 +11,8 @@ from shardfix.analysis.model import Finding
 from shardfix.analysis.programs.regimes import is_accelerator
 from shardfix.analysis.sites import Site
 
+# DeepSpeed's engine goes one step a call through these, whatever they are prepared by.
+_BY_ENGINE = frozenset({"DummyScheduler", "deepspeed_init"})
 _NODES = 2000  # of what a schedule is computed of
 
 
@@ -49,7 +51,7 @@ def _made_of(module: Module, node: ast.expr) -> set[ast.AST]:
     left: list[ast.AST] = [node]
     while left and len(found) < _NODES:
         current = left.pop()
-        if current in found:
+        if current in found or (isinstance(current, ast.Call) and last_name(current.func) in _BY_ENGINE):
             continue
         found.add(current)
         left += ast.iter_child_nodes(current)

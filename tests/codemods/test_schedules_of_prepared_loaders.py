@@ -28,6 +28,15 @@ MADE = "lr_scheduler = get_scheduler('linear', optimizer, 0, {})"
         ),
         pytest.param(MADE.format("3 * len(loader) * accelerator.num_processes"), "", [], id="times the ranks"),
         pytest.param(MADE.format("args.steps"), "print(step == len(loader) - 1)", [], id="for a step only"),
+        pytest.param(
+            "lr_scheduler = DummyScheduler(optimizer, total_num_steps=len(loader))", "", [], id="DeepSpeed's own"
+        ),
+        pytest.param(
+            f"if args.ds:\n    lr_scheduler = DummyScheduler(optimizer)\nelse:\n    {MADE.format('len(loader)')}",
+            "",
+            ["SHD713"],
+            id="DeepSpeed's own in the other arm",
+        ),
         pytest.param("print(len(loader))\n" + MADE.format("1000"), "", [], id="shown before"),
     ],
 )
