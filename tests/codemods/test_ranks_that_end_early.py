@@ -63,6 +63,14 @@ def test_a_failure_ends_all(end: str) -> None:
     [
         pytest.param("odd or sys.exit()\n", id="behind or"),
         pytest.param("x = 1 if odd else sys.exit()\n", id="in a conditional"),
+        pytest.param("if odd and sys.exit():\n    pass\n", id="in a condition"),
+        pytest.param("with open(sys.exit() if odd else 'log') as f:\n    pass\n", id="in a context"),
+        pytest.param("def end(x=odd or sys.exit()):\n    return x\n", id="in a default"),
+        pytest.param("class End:\n    if odd:\n        sys.exit()\n", id="in a class"),
+        pytest.param("assert odd, sys.exit()\n", id="in the message of an assertion"),
+        pytest.param("from sys import exit as leave\nif odd:\n    leave()\n", id="imported by another name"),
+        pytest.param("leave = sys.exit\nif odd:\n    leave()\n", id="another name"),
+        pytest.param("leave = lambda: sys.exit()\nif odd:\n    leave()\n", id="a lambda"),
         pytest.param("def end():\n    sys.exit()\nif odd:\n    end()\n", id="a function, on a condition"),
         pytest.param(
             "def end():\n    if odd:\n        sys.exit()\ndef check():\n    end()\ncheck()\n",

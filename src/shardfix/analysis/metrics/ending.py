@@ -12,12 +12,13 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import walk
 
 EndKind = Literal["fails", "leaves", "goes on"]
+_CALLED = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit"})
 _EXITS = ("exit", "_exit", "quit")
 _REPLACES = re.compile(r"exec[lv]p?e?")  # os.execv: the process begins anew
 _LEAVES = "destroy_process_group"  # a rank without the group waits for nobody
 _TIMERS = frozenset({"signal.alarm", "signal.setitimer", "threading.Timer"})
 _FAILURES = re.compile(r"(Error|Exception|Warning|Interrupt|Abort|Failed|Failure|Timeout|Iteration|GroupExit)$")
-_MAY_END = re.compile(r"exit\(|quit\(|SystemExit|\bExit\b|os\.exec|destroy_process_group")
+_MAY_END = re.compile(r"exit\b|quit\(|SystemExit|\bExit\b|os\.exec|destroy_process_group")
 
 
 _HANDLERS: WeakKeyDictionary[Module, tuple[ast.ExceptHandler, ...]] = WeakKeyDictionary()
@@ -39,11 +40,20 @@ def end_of(module: Module, node: ast.AST) -> EndKind:
         return "fails"
     if isinstance(node, ast.Call):
         name = last_name(node.func)
-        if name in _EXITS:
+        if name in _EXITS or (may_end(module) and _is_an_exit(module, node)):
             return "fails" if _tells(node) else "leaves"
         if name == _LEAVES or (_REPLACES.fullmatch(name) and ast.unparse(node.func).startswith("os.")):
             return "leaves"
     return "goes on"
+
+
+def _is_an_exit(module: Module, call: ast.Call) -> bool:
+    """Whether a call is of an exit by another name: ``from sys import exit as stop``, ``stop = lambda: sys.exit()``"""
+    if module.callee(call) & _CALLED:
+        return True
+    made = [d.value for d in module.bindings.reaching(call.func)]
+    bodies = (v.body for v in made if isinstance(v, ast.Lambda))
+    return any(isinstance(n, ast.Call) and last_name(n.func) in _EXITS for body in bodies for n in walk(body))
 
 
 def is_exit(statement: ast.AST) -> bool:

@@ -292,9 +292,9 @@ def _up_to(module: Module, call: ast.Call, statement: ast.AST) -> list[Step] | N
     previous: ast.AST = call
     for outer in module.around(call):
         if isinstance(outer, (*_Function, ast.ClassDef)):
-            return None
-        found += _through(module, outer, previous) if previous is not statement else []
-        if outer is statement or previous is statement:
+            return found if outer is statement else None
+        found += _through(module, outer, previous)
+        if outer is statement:
             break
         previous = outer
     return found
@@ -342,7 +342,12 @@ def _leavers(module: Module, node: ast.AST, way: list[Step], *, loops: int, turn
         way: what leads to the node.
         loops: the loops around it that are within what is asked of.
     """
-    if isinstance(node, (*_Function, ast.ClassDef)):
+    for call in (c for head in _heads(node) for c in calls_within(head)):
+        end = end_of(module, call)
+        inside = _up_to(module, call, node) if end != "goes on" else None
+        if inside is not None:
+            yield from _ended([*way, *inside], end)
+    if isinstance(node, _Function):
         return
     returns = isinstance(node, ast.Return)
     stops = (isinstance(node, ast.Break) and not loops) or (turns and isinstance(node, ast.Continue) and not loops)
@@ -371,16 +376,19 @@ def _leavers(module: Module, node: ast.AST, way: list[Step], *, loops: int, turn
             tests = [Step(node.subject, "test"), *([Step(case.guard, "test")] if case.guard is not None else [])]
             for s in case.body:
                 yield from _leavers(module, s, [*way, *tests], loops=loops, turns=turns)
-    elif isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
-        for call in calls_within(node):
-            end = end_of(module, call)
-            inside = _up_to(module, call, node) if end != "goes on" else None
-            if inside is not None:
-                yield from _ended([*way, *inside], end)
     else:
         for child in children(node):
             if isinstance(child, (ast.stmt, ast.ExceptHandler)):
                 yield from _leavers(module, child, way, loops=loops, turns=turns)
+
+
+def _heads(node: ast.AST) -> tuple[ast.AST, ...]:
+    """What a statement itself evaluates, without the statements in it."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return (*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d is not None))
+    if isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return (node,)
+    return tuple(n for n in children(node) if isinstance(n, (ast.expr, ast.withitem)))
 
 
 def _ended(way: list[Step], end: EndKind) -> Iterator[Step]:
