@@ -276,8 +276,8 @@ def _unsharded(site: Site, options: Options) -> Change | Finding | str | None:
         more = f"; {offer(site)}" if found.undistributed is None else ""
         return f"only one rank evaluates (line {line}), so it reads everything, as it should{more}"
     if found.sometimes is not None:
-        where = found.sometimes.location
-        place = f"line {where.line}" if where.path == site.location.path else f"{where.path}:{where.line}"
+        one = found.sometimes.location
+        place = f"line {one.line}" if one.path == site.location.path else f"{one.path}:{one.line}"
         note = f"one way to its loop is the main process's alone ({place}), another is not"
         return refuse(site, "SHD905", note=note, evidence=(found.sometimes,))
     if rest_of(site) is not None:
