@@ -159,6 +159,9 @@ def test_a_size_that_the_program_itself_fails_at_is_left_out_where_it_runs_on_ro
     assert judge_metric(stands_in, runs).reasons == (
         "the evaluation can't be run apart from its program: TypeError: 'float' object is not iterable",
     )
+    # why sums are stood in for says more than that they fail
+    why = "the loop can't be run as it is written, on rows that stand for a model's: no shape fits"
+    assert judge_metric(replace(stands_in, assumed=(why,)), runs).reasons == (why,)
 
 
 def test_a_change_is_proven_for_what_it_mends_and_what_it_leaves_as_wrong_as_it_was_is_told() -> None:

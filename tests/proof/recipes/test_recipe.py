@@ -411,7 +411,7 @@ def test_batch_sizes_are_small_and_other_sizes_stay_other_sizes() -> None:
     found = [program(site, choices) for site in sites(source)]
     sizes = [short(f.program.build).split("batch_size=")[1][:-1] for f in found if isinstance(f, Sliced)]
     assert sizes == ["4", "6", "max(1, 4 // dist.get_world_size())", "2"]
-    assert choices.stand_ins == {"args.batch_size": "4", "128": "6", "cfg.size": "2"}
+    assert choices.stand_ins == {"args.batch_size": "4", "batch size 128": "6", "cfg.size": "2"}
 
 
 def test_every_choice_is_listed() -> None:

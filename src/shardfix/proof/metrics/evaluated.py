@@ -23,6 +23,7 @@ from shardfix.proof.metrics.loop import Elsewhere, Loop
 from shardfix.proof.metrics.meter_classes import made_meter
 from shardfix.proof.metrics.onwards import run_callers, run_on
 from shardfix.proof.metrics.pruned import pruned
+from shardfix.proof.metrics.reaching import reaching
 from shardfix.proof.recipes.regime import call, name
 from shardfix.proof.recipes.slice import assign
 
@@ -34,6 +35,7 @@ class Evaluated:
     The value number n is kept as ``VALUES["#n"]``; with its text stands whether it goes by the number of batches.
     ``assumed`` is what the values hold only by, ``told`` what was not run. ``numbers`` is what they hold only by unless
     the same batches are compared, ``by_batch_only`` what stands for calls then.
+    ``on_first``: the numbers of values that the first rank alone has.
     """
 
     statements: str
@@ -43,6 +45,7 @@ class Evaluated:
     told: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     by_batch_only: tuple[tuple[str, str], ...] = ()
+    on_first: frozenset[int] = frozenset()
 
 
 def evaluated(
@@ -108,9 +111,11 @@ def evaluated(
     statements = pruned([*functions.values(), assign("VALUES", ast.Dict([], [])), *starts, *run])
     tree = ast.fix_missing_locations(ast.Module(statements, []))
     text = ast.unparse(tree)
-    rests = [made.known.resting[n] for n in ast.walk(tree) if n in made.known.resting]
+    alive = reaching(statements)
+    rests = [made.known.resting[n] for n in ast.walk(tree) if n in made.known.resting and n in alive]
     assumed = tuple(dict.fromkeys((*made.known.assumed, *rests)))
-    numbers = tuple(dict.fromkeys(made.known.numbers[n] for n in ast.walk(tree) if n in made.known.numbers))
+    of_numbers = (made.known.numbers[n] for n in ast.walk(tree) if n in made.known.numbers and n in alive)
+    numbers = tuple(dict.fromkeys(of_numbers))
     return Evaluated(
         "\n".join([*(f"import {m}" for m in made.known.imports), text]),
         tuple(made.after.kept),
@@ -119,6 +124,7 @@ def evaluated(
         told,
         numbers,
         tuple(made.known.by_batch_only.items()),
+        frozenset(made.after.on_first),
     )
 
 

@@ -59,6 +59,7 @@ _ATTRIBUTES = frozenset({"dataset", "T", "shape", "avg", "sum", "count", "val", 
 _KEPT_KEYWORDS = frozenset({"axis", "dim", "key", "min", "max", "ndigits", "keepdim", "weights"})
 _OF_MODELS = frozenset({"MODEL", "NUMBER", "ANY_ROWS", "UNSURE", "SEVERAL", "LOOKUP"})  # stand for what is not seen
 _BATCHES = re.compile(r"loader|iter|batches")  # names of what has as many items as there are batches
+_GOES_OVER = frozenset({"zip", "enumerate", "list", "tuple", "set", "sorted", "dict"})
 _DEPTH = 8
 _LONGEST = 80
 _UNKNOWN = 3  # a number for what the evaluation does not decide: settings, other objects
@@ -100,8 +101,7 @@ class Outside:
         if isinstance(node, ast.Subscript) and root_of(node) in self.known.local:
             return self.made_of(node)  # a row is a number here, whatever the program keeps in it
         if isinstance(node, ast.Subscript) and self.known.follows(node.value):
-            key = node.slice if isinstance(node.slice, ast.Slice) else self.value(node.slice, depth + 1)
-            return ast.Subscript(self.value(node.value, depth + 1), key, ast.Load())
+            return ast.Subscript(self.value(node.value, depth + 1), self._key(node.slice, depth + 1), ast.Load())
         if isinstance(node, ast.Name):
             return self._name(node, depth)
         if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
@@ -109,6 +109,10 @@ class Outside:
         if isinstance(node, ast.JoinedStr):
             shown = [v.value for v in node.values if isinstance(v, ast.FormattedValue) and self.known.follows(v.value)]
             return ast.Tuple([self.value(v, depth + 1) for v in shown], ast.Load())
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and len(node.ops) == 1:
+            named = self._named(node.left, node.comparators[0])
+            if named is not None:
+                return ast.Constant(named == isinstance(node.ops[0], ast.Eq))
         if isinstance(
             node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.List, ast.Dict)
         ):
@@ -121,6 +125,25 @@ class Outside:
         if any(isinstance(n, ast.Call) and last_name(n.func) in COLLECTIVE for n in ast.walk(node)):
             raise self.known.stop(f"`{text_of(node)}` is not followed", node)
         return self.made_of(node)
+
+    def _named(self, node: ast.expr, text: ast.expr) -> bool | None:
+        """Whether a setting that is not known is a text: the first one that it is compared with; None for others."""
+        if not isinstance(text, ast.Constant) or not isinstance(text.value, str) or self.known.follows(node):
+            return None
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not is_unknown(self.value(node)):
+            return None
+        taken = self.known.texts.setdefault(ast.unparse(node), text.value)
+        self.known.stand_ins[text_of(node)] = repr(taken)
+        return taken == text.value
+
+    def _key(self, node: ast.expr, depth: int) -> ast.expr:
+        """What is taken of something: a place, a slice, or one of them for each dimension."""
+        if isinstance(node, ast.Tuple):
+            return ast.Tuple([self._key(e, depth) for e in node.elts], ast.Load())
+        if isinstance(node, ast.Slice):
+            parts = (node.lower, node.upper, node.step)
+            return ast.Slice(*(None if part is None else self.value(part, depth) for part in parts))
+        return self.value(node, depth)
 
     def _rebuilt(self, node: ast.expr, depth: int) -> ast.expr:
         """The same operation on translated parts."""
@@ -137,7 +160,7 @@ class Outside:
         made: ast.expr = type(node)(**fields)
         if isinstance(made, ast.BinOp) and isinstance(made.op, ast.Add) and isinstance(node, ast.BinOp):
             pair = ((node.left, made.left), (node.right, made.right))
-            if any(is_unknown(value) and not isinstance(old, ast.Constant) for old, value in pair):
+            if any(_may_be_unknown(value) and not isinstance(old, ast.Constant) for old, value in pair):
                 return call(name("ADDED"), made.left, made.right)
         return made
 
@@ -211,6 +234,8 @@ class Outside:
 
     def _kept_call(self, function: ast.expr, node: ast.Call, depth: int) -> ast.expr:
         args = [self.value(a, depth + 1) for a in node.args]
+        if last_name(node.func) in _GOES_OVER and any(map(is_unknown, args)) and self.known.follows(node):
+            return self.made_of(node)  # there is nothing to go over
         keywords = {k.arg: self.value(k.value, depth + 1) for k in node.keywords if k.arg in _KEPT_KEYWORDS and k.arg}
         return call(function, *args, **keywords)
 
@@ -272,7 +297,8 @@ class Outside:
         bound = len(self.known.local)
         for g in getattr(node, "generators", []):
             turn = self.value(g.iter, depth + 1)
-            if isinstance(turn, ast.Constant):  # a stand-in: there is nothing to go over
+            unpacked = isinstance(g.target, ast.Tuple) and isinstance(turn, ast.Call) and last_name(turn.func) == "CALL"
+            if isinstance(turn, ast.Constant) or unpacked:  # a stand-in: there is nothing to go over
                 del self.known.local[bound:]
                 return self.made_of(node) if self.known.follows(node) else self._stand_in(node)
             self.known.local += [n.id for n in ast.walk(g.target) if isinstance(n, ast.Name)]
@@ -307,6 +333,10 @@ class Outside:
 def is_unknown(value: ast.expr) -> bool:
     """Whether an expression is the number that stands for what the evaluation does not decide."""
     return isinstance(value, ast.Constant) and type(value.value) is int and value.value == _UNKNOWN
+
+
+def _may_be_unknown(value: ast.expr) -> bool:
+    return is_unknown(value) or (isinstance(value, ast.IfExp) and any(map(is_unknown, (value.body, value.orelse))))
 
 
 def _across(node: ast.Call) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shardfix.proof.metrics.judge import resting
+from shardfix.proof.metrics.judge import in_its_names, resting
 from shardfix.proof.metrics.model import Form, MetricProof, MetricRecipe
 from shardfix.proof.model import StandIn
 
@@ -62,7 +62,7 @@ class Readings:
         elif self.wider is not None:
             self.settle(replace(self.wider, verdict="unproven"))
         elif self.asked.otherwise is not None:
-            why = f"the loop can't be run as it is written, on rows that stand for a model's: {error}"
+            why = f"the loop can't be run as it is written, on rows that stand for a model's: {in_its_names(error)}"
             self.recipe = replace(self.asked.otherwise, assumed=(why, *self.asked.otherwise.assumed))
 
     def judged(self, proof: MetricProof) -> None:

@@ -37,6 +37,8 @@ class Known:
         resting: what a translated expression rests on, in words; it holds for nothing once that is not run.
         numbers: what a translated expression rests on, in words, unless any number of a batch will do.
         by_batch_only: what then stands for calls that are not run, in words, by how they are written.
+        texts: the texts that settings are taken to be, by how these are written: the first that each is compared with.
+        of_first: the names that a condition on the rank gives a value, so that the first rank alone has it.
         repeated: all that stands in the loop, and runs once for each batch.
     """
 
@@ -58,6 +60,8 @@ class Known:
     resting: dict[ast.AST, str] = field(default_factory=dict)
     numbers: dict[ast.AST, str] = field(default_factory=dict)
     by_batch_only: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    of_first: set[str] = field(default_factory=set)
     repeated: set[ast.AST] = field(default_factory=set)
 
     def track(self, text: str) -> str:
@@ -93,6 +97,13 @@ class Known:
             if is_length(n) and ast.unparse(n.args[0]) in self.loaders:  # type: ignore[attr-defined]
                 return True
         return False
+
+    def is_of_first(self, node: ast.AST) -> bool:
+        """Whether something of an expression is what the first rank alone was given."""
+        return any(
+            isinstance(n, (ast.Name, ast.Attribute, ast.Call)) and ast.unparse(n) in self.of_first
+            for n in ast.walk(node)
+        )
 
     def importing(self, module: str) -> None:
         """Note that the statements need a module."""

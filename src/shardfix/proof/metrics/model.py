@@ -54,6 +54,7 @@ class MetricRecipe:
     ``loose``: what the source does not show may be any value of its batch, for weighted values are held against what
     one process makes of the same batches; ``numbers`` is what they hold only by where that is not so, and
     ``by_batch_only`` what stands for calls where it is. ``form``: the reading of what is not seen that was taken.
+    ``on_first`` names the values that the program gives the first rank alone: on the others they may be any, or none.
     """
 
     site: str
@@ -74,6 +75,7 @@ class MetricRecipe:
     numbers: tuple[str, ...] = ()
     by_batch_only: tuple[tuple[str, str], ...] = ()
     form: Form | None = None
+    on_first: tuple[str, ...] = ()
     otherwise: MetricRecipe | None = None
 
 

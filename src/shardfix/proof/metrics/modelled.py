@@ -130,6 +130,12 @@ class SEVERAL(tuple):  # type: ignore[type-arg]
             return some
         return self.part(self.places[key] if isinstance(key, int) else key)
 
+    def __iter__(self) -> Any:
+        return (self.part(place) for place in self.places[: len(self)])
+
+    def __len__(self) -> int:
+        return min(len(self.places), 2 if len(self.places) == 8 else 8)  # two of them, where nothing says how many
+
 
 class LAYERS(SEVERAL):
     """A list of what a model's layers give: for each sample a few rows of features. There is one layer."""

@@ -20,6 +20,7 @@ TAKEN = {
     "output": "a row for each sample, by that sample alone",
     "samples": "a row for each sample, by that sample alone",
 }
+_RECORDS = (".SquadResult",)  # classes of transformers whose objects hold what they are made with
 
 
 @dataclass
@@ -51,6 +52,9 @@ class Outputs:
         if read is not None:
             self.known.stand_ins[text_of(node)] = GIVES
             return read
+        if all(q.startswith("transformers.") and q.endswith(_RECORDS) for q in self.known.module.callee(node) or {""}):
+            self.known.stand_ins[text_of(node.func)] = "an object that holds what it is given"
+            return self._called("CALL", node, value)
         kind = self.kind(node)
         if not kind:
             kind = (
@@ -131,11 +135,11 @@ class Outputs:
             made = self.given(node, value)
         else:
             return call(name("PARTS"), value(node), ast.Constant(len(names)))
-        parts = call(name("CALLED"), made, ast.Tuple([ast.Constant(n) for n in names], ast.Load()))
-        for n in names:
+        called = [ast.Constant(n) for n in names]
+        for n, of in zip(names, called, strict=True):
             if any(word in n.lower() for word in ("loss", "nll", "ppl")):
-                self.known.numbers[parts] = f"`{n}` of `{text_of(node)}` is {TAKEN['mean']}"
-        return parts
+                self.known.numbers[of] = f"`{n}` of `{text_of(node)}` is {TAKEN['mean']}"
+        return call(name("CALLED"), made, ast.Tuple([*called], ast.Load()))
 
     def taken(self, node: ast.expr, into: str, value: Callable[[ast.expr], ast.expr]) -> ast.expr | None:
         """One of several things, by its place and by what it is called then; None for another expression."""
@@ -157,6 +161,7 @@ class Outputs:
             elif isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and isinstance(n.slice, ast.Constant):
                 if isinstance(n.value, ast.Name) and gives_several(module, n.value):
                     self.several.add(n.value.id)
+        self.several |= _rows_of_items(inside)
         self.layered = _columns_of_items(inside) - self.several
         self.several |= self.layered
 
@@ -173,6 +178,25 @@ class Outputs:
         )
         if first and self.holds(node) and ast.unparse(node) not in self.several:
             raise self.known.stop(f"which part of `{text_of(node)}` is taken is not known", node)
+
+
+def _rows_of_items(inside: Sequence[ast.AST]) -> set[str]:
+    """The names whose items are taken at the place of each sample: ``[x[i] for x in out]``, i counting samples."""
+    counters = {
+        n.target.elts[0].id
+        for n in inside
+        if isinstance(n, ast.For) and isinstance(n.target, ast.Tuple) and isinstance(n.target.elts[0], ast.Name)
+        if isinstance(n.iter, ast.Call) and isinstance(n.iter.func, ast.Name) and n.iter.func.id == "enumerate"
+    }
+    found: set[str] = set()
+    for n in (n for n in inside if isinstance(n, (ast.ListComp, ast.GeneratorExp))):
+        g = n.generators[0]
+        places = [
+            m for m in ast.walk(n.elt) if isinstance(m, ast.Subscript) and ast.unparse(m.value) == ast.unparse(g.target)
+        ]
+        if isinstance(g.iter, ast.Name) and places and all(ast.unparse(m.slice) in counters for m in places):
+            found.add(g.iter.id)
+    return found
 
 
 def _columns_of_items(inside: Sequence[ast.AST]) -> set[str]:

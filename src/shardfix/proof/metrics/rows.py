@@ -215,6 +215,8 @@ def FIELD(value: Any, name: str) -> Any:
         return value[name]
     if isinstance(value, SEVERAL):
         return value.part(name)
+    if isinstance(value, ENTRY):
+        return ENTRY(f"{value}.{name}")
     if isinstance(value, torch.Tensor) and name == "loss" and READING[0] == "any":
         return WEIGHED(value.detach().abs().flatten(1).mean(1) if value.ndim > 1 else value.detach().abs())
     if isinstance(value, torch.Tensor) and name in ("logits", "last_hidden_state", "prediction_logits", "out"):
@@ -227,6 +229,18 @@ def FIELD(value: Any, name: str) -> Any:
     raise AttributeError(name)
 
 
-def LOOKUP(name: str, key: Any) -> str:
+class ENTRY(str):
+    """What a table that is not run holds for a key: its fields, and the number it may be, go by that."""
+
+    __slots__ = ()
+
+    def __int__(self) -> int:
+        return zlib.crc32(self.encode()) % 1000
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+
+def LOOKUP(name: str, key: Any) -> ENTRY:
     """What a table that is not run holds for a key."""
-    return f"{name}[{PLAIN(key)}]"
+    return ENTRY(f"{name}[{PLAIN(key)}]")

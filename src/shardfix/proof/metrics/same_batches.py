@@ -27,6 +27,8 @@ def not_again(recipe: MetricRecipe, after: Sequence[MetricRun], alone: Mapping[i
         if failed and (recipe.form is None or not recipe.form.by_batch):
             continue  # one process can't do with such batches: what is seen of them says enough
         for rank, name in ((rank, name) for rank in run.ranks for name in recipe.weighted if name in expected.values):
+            if rank.rank and name in recipe.on_first:
+                continue
             if not same(rank.values.get(name), expected.values[name]) and not is_again(recipe, run, rank, name):
                 again = shown(run.again.values.get(name)) if run.again is not None and not failed else "not run"
                 value = shown(rank.values.get(name))

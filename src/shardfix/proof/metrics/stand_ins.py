@@ -103,30 +103,32 @@ def JOIN(first: Any, second: Any) -> Any:
 
 
 def ADDED(first: Any, second: Any) -> Any:
-    """A sum with the number that stands for what is not known; with a list or a tuple, that as one item of one."""
-    if isinstance(second, (list, tuple)) and isinstance(first, int):
-        first = type(second)([first])
-    elif isinstance(first, (list, tuple)) and isinstance(second, int):
-        second = type(first)([second])
+    """A sum with the number that stands for what is not known: of lists, tuples and texts, that as one item of one."""
+    if isinstance(second, (list, tuple, str)) and isinstance(first, int):
+        first = str(first) if isinstance(second, str) else type(second)([first])
+    elif isinstance(first, (list, tuple, str)) and isinstance(second, int):
+        second = str(second) if isinstance(first, str) else type(first)([second])
     return first + second
 
 
 class CALL:
     """What a function gives that is not run: what it is given decides it, and so does all that is made of it."""
 
-    def __init__(self, name: str, *given: Any) -> None:
-        self.told = [name, *given]
+    def __init__(self, name: str, *given: Any, **named: Any) -> None:
+        self.told = [name, *given, *named.items()]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "told":
             raise AttributeError(name)
-        return lambda *given: CALL(name, self, *given)
+        return lambda *given, **named: CALL(name, self, *given, **named)
 
     def __getitem__(self, key: Any) -> CALL:
         return CALL("item", self, key)
 
     def __iter__(self) -> Any:
-        return iter([CALL("items", self)])
+        if self.told[0] == "items":  # of a dict
+            return iter([(CALL("key", self), CALL("value", self))])
+        return iter([CALL("each", self)])
 
     def __float__(self) -> float:
         return float(len(self))
@@ -134,8 +136,11 @@ class CALL:
     def __len__(self) -> int:
         return zlib.crc32(repr(ROUNDED(PLAIN(self))).encode()) % 100 + 1
 
-    __array_ufunc__ = None  # numpy leaves operators to this class
-    __hash__ = None  # type: ignore[assignment]
+    def __array_ufunc__(self, function: Any, _: str, *given: Any, **named: Any) -> CALL:
+        return CALL(function.__name__, *given, **named)  # numpy leaves its functions of numbers to this class
+
+    def __hash__(self) -> int:
+        return len(self)
 
     def __bool__(self) -> bool:
         return True
@@ -292,7 +297,8 @@ def PLAIN(value: Any) -> Any:
     if isinstance(value, CALL):
         return {"called": value.told[0], "given": PLAIN(value.told[1:])}
     if isinstance(value, dict):
-        return {str(key): PLAIN(item) for key, item in value.items()}
+        keys = {key: repr(ROUNDED(PLAIN(key))) if isinstance(key, CALL) else str(key) for key in value}
+        return {keys[key]: PLAIN(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [PLAIN(item) for item in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else f"{type(value).__name__}"

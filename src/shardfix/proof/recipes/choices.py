@@ -39,7 +39,7 @@ class Choices:
             fits = 0 < value <= _SMALL and value not in taken and not self.split
             self.batches[value] = value if fits or not free else free[0]
         if self.batches[value] != value or text != str(value):
-            self.stand_ins[text] = str(self.batches[value])
+            self.stand_ins[f"batch size {text}" if text == str(value) else text] = str(self.batches[value])
         return self.batches[value]
 
 
