@@ -65,5 +65,6 @@ def test_a_metric_that_is_not_reduced_is_refuted_beside_it(proofs: dict[str, Met
 def test_a_name_without_a_value_is_told_as_the_program_writes_it(proofs: dict[str, MetricProof], name: str) -> None:
     assert proofs[name].verdict == "unproven"
     assert proofs[name].reasons == (
-        "the evaluation can't be run apart from its program: `best` has no value where it is read",
+        "the loop can't be run as it is written, on rows that stand for a model's: `best` has no value where it is"
+        " read",
     )

@@ -141,7 +141,7 @@ WRONG = {
 @pytest.fixture(scope="module")
 def proofs() -> dict[str, MetricProof]:
     recipes = {**RIGHT, **{name: recipe for name, (recipe, _) in WRONG.items()}, **UNPROVEN}
-    with Verifier(timeout=24.0) as verifier:
+    with Verifier(timeout=200.0, patience=4.0) as verifier:
         return dict(zip(recipes, prove_metrics(list(recipes.values()), verifier), strict=True))
 
 

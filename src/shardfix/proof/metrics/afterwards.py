@@ -33,6 +33,8 @@ class Afterwards:
     Attributes:
         stands: whether the code is judged as it stands: then what one rank shows is that rank's.
         kept: the texts of the values that are kept, and whether each goes by the number of batches.
+        on_first: the numbers of those among them that the first rank alone has.
+        guarded: whether the statements stand under a condition that lets the first rank in alone.
     """
 
     known: Known
@@ -40,15 +42,19 @@ class Afterwards:
     values: Values
     stands: bool = False
     kept: list[tuple[str, bool]] = field(default_factory=list)
+    on_first: set[int] = field(default_factory=set)
     unchanged: set[str] = field(default_factory=set)
+    guarded: bool = False
 
-    def keep(self, text: str, value: ast.expr, weighted: bool) -> list[ast.stmt]:
+    def keep(self, text: str, value: ast.expr, weighted: bool, on_first: bool = False) -> list[ast.stmt]:
         """Keep a value to be compared, once for what it is."""
         if text in self.unchanged or text in self.known.by_batch:
             return []
         self.unchanged.add(text)
         number = len(self.kept)
         self.kept.append((text, weighted))
+        if self.guarded or on_first:
+            self.on_first.add(number)
         key = ast.Subscript(name("VALUES"), ast.Constant(f"#{number}"), ast.Store())
         return [ast.Assign([key], value, lineno=0)]
 
@@ -66,14 +72,17 @@ class Afterwards:
                 continue
             if not (waits and self._reaches_nothing(node)):
                 raise self.known.stop(f"the program's own `{text_of(node.func)}` is not followed", node)
-        before = dict(self.known.tracked), list(self.kept), set(self.unchanged), set(self.known.weighted)
+        known = self.known
+        before = dict(known.tracked), list(self.kept), set(self.unchanged), set(known.weighted), set(known.of_first)
+        on_first, guarded = set(self.on_first), self.guarded
         try:
             return self._followed(s)
         except Stop:
             calls = [n for n in ast.walk(s) if isinstance(n, ast.Call)]
             if any(last_name(n.func) in COLLECTIVE or is_collective(self.known.module, n) for n in calls):
                 raise
-            self.known.tracked, self.kept, self.unchanged, self.known.weighted = before
+            known.tracked, self.kept, self.unchanged, known.weighted, known.of_first = before
+            self.on_first, self.guarded = on_first, guarded
             return self._as_one(s)
 
     def _reduces(self, node: ast.Call) -> bool:
@@ -145,6 +154,7 @@ class Afterwards:
         made: list[ast.stmt] = []
         for text in sorted(w for w in written if w and w not in self.known.meters):
             made.append(assign(self.known.track(text), made_of))
+            self._given(text, s)
             (self.known.weighted.add if drifts else self.known.weighted.discard)(text)
         return made
 
@@ -161,6 +171,8 @@ class Afterwards:
                 target = ast.Name(self.known.tracked[ast.unparse(s.target)], ast.Store())
                 if self.known.drifts(s.value):
                     self.known.weighted.add(ast.unparse(s.target))
+                if self.guarded or self.known.is_of_first(s.value):
+                    self.known.of_first.add(ast.unparse(s.target))
                 return [ast.AugAssign(target, s.op, self.outside.value(s.value))]
             return self._shown([s.value])
         if isinstance(s, ast.Expr):
@@ -192,9 +204,11 @@ class Afterwards:
                 elif self.known.follows(value):
                     translated = self.outside.value(value)
                     self._drifting(text, value)
+                    self._given(text, value)
                     made.append(assign(self.known.track(text), translated))
                     if isinstance(target, ast.Attribute):  # which outlives the function
-                        made += self.keep(text, name(self.known.tracked[text]), self.known.drifts(value))
+                        kept = name(self.known.tracked[text])
+                        made += self.keep(text, kept, self.known.drifts(value), self.known.is_of_first(value))
                 elif text in self.known.tracked:
                     del self.known.tracked[text]  # something else from here on
             elif self.known.follows(value):
@@ -212,6 +226,11 @@ class Afterwards:
         """What is kept already and mentions these is to be kept anew."""
         written = {ast.unparse(n) for t in targets for n in ast.walk(t) if isinstance(n, (ast.Name, ast.Attribute))}
         self.unchanged = {text for text in self.unchanged if not any(w in text for w in written)}
+
+    def _given(self, text: str, value: ast.AST) -> None:
+        """Note whether the first rank alone has what a name is given."""
+        first = self.guarded or self.known.is_of_first(value)
+        (self.known.of_first.add if first else self.known.of_first.discard)(text)
 
     def _drifting(self, text: str, value: ast.expr) -> None:
         (self.known.weighted.add if self.known.drifts(value) else self.known.weighted.discard)(text)
@@ -232,6 +251,7 @@ class Afterwards:
             elif isinstance(element, (ast.Name, ast.Attribute)):
                 if not self._is_collective(value):
                     self._drifting(text, value)
+                    self._given(text, value)
                 names.append(ast.Name(self.known.track(text), ast.Store()))
             else:
                 raise self.known.stop("what it makes of the gathered values is not followed", target)
@@ -291,7 +311,8 @@ class Afterwards:
         for node in nodes:
             for part in _parts(node):
                 if self.known.follows(part) and not (isinstance(part, ast.Name) and part.id in self.known.loaders):
-                    made += self.keep(text_of(part), self.outside.value(part), self.known.drifts(part))
+                    first = self.known.is_of_first(part)
+                    made += self.keep(text_of(part), self.outside.value(part), self.known.drifts(part), first)
         return made
 
     def _branched(self, s: ast.If) -> list[ast.stmt]:
@@ -301,14 +322,8 @@ class Afterwards:
                 # what was rewritten leaves the others with nothing for a result, as they had before
                 return [made for b in first for made in self.statement(b)]
             # what one rank shows is what all have: the guard decides only who says it
-            if any(self._binds(b) for b in (*s.body, *s.orelse)):
-                raise self.known.stop("one rank alone makes something of the gathered values", s)
-            if self.stands:
-                first, others = (s.body, s.orelse) if is_main_test(s.test) else (s.orelse, s.body)
-                on_first = [made for b in first for made in self.statement(b)]
-                elsewhere = [made for b in others for made in self.statement(b)]
-                is_first = ast.Compare(name("RANK"), [ast.Eq()], [ast.Constant(0)])
-                return [ast.If(is_first, on_first or [ast.Pass()], elsewhere)]
+            if self.stands or any(self._binds(b) for b in (*s.body, *s.orelse)):
+                return self._on_first(s)
             return [made for b in (*s.body, *s.orelse) for made in self.statement(b)]
         if not self.known.follows(s) and not self._binds(s):
             return []
@@ -322,6 +337,22 @@ class Afterwards:
         held = held_before(self.known, self.outside, s, after, [body, orelse])
         self.known.tracked = after
         return [*held, ast.If(test, body or [ast.Pass()], orelse)]
+
+    def _on_first(self, s: ast.If) -> list[ast.stmt]:
+        """What the first rank alone does, and what the others do instead."""
+        if any(self._binds(b) for b in (*s.body, *s.orelse)) and self.stands:
+            raise self.known.stop("one rank alone makes something of the gathered values", s)
+        first, others = (s.body, s.orelse) if is_main_test(s.test) else (s.orelse, s.body)
+        before, guarded = dict(self.known.tracked), self.guarded
+        self.guarded = not self.stands or guarded
+        on_first = [made for b in first for made in self.statement(b)]
+        elsewhere = [made for b in others for made in self.statement(b)]
+        self.guarded, after = guarded, {**self.known.tracked, **before}
+        self.known.tracked = before
+        held = held_before(self.known, self.outside, s, after, [on_first, elsewhere])
+        self.known.tracked = after
+        is_first = ast.Compare(name("RANK"), [ast.Eq()], [ast.Constant(0)])
+        return [*held, ast.If(is_first, on_first or [ast.Pass()], elsewhere)]
 
     def _binds(self, s: ast.AST) -> bool:
         """Whether a statement gives a gathered value, or what follows from it, a new value."""

@@ -46,12 +46,18 @@ _LIBRARIES = frozenset(
         *("pycocotools", "bert_score", "jiwer", "editdistance", "Levenshtein", "matplotlib", "csv", "logging", "sys"),
     }
 )
+# Of transformers, seen in its source (data/metrics): they work out scores of what they are given, and no more.
+_SCORES = frozenset(
+    {"glue_compute_metrics", "xnli_compute_metrics", "squad_evaluate", "simple_accuracy", "acc_and_f1"}
+    | {"pearson_and_spearman", "compute_predictions_logits", "compute_predictions_log_probs"}
+)
 _NAMES = frozenset({"print", "str", "repr", "isinstance", "hasattr", "type", "format", "hash", "iter", "next"})
 # Methods that make a value of their object and of what they are given.
 _METHODS = frozenset(
     {
         *("decode", "batch_decode", "convert_ids_to_tokens", "format", "join", "compute", "items", "keys", "values"),
         *("get", "strip", "split", "lower", "upper", "replace", "encode", "tolist", "item", "numpy", "cpu", "detach"),
+        *("named_parameters", "parameters", "numel", "view", "kthvalue"),
         *("state_dict", "get_lr", "get_last_lr", "most_common", "astype", "is_integer", "copy", "index", "count"),
     }
 )
@@ -120,6 +126,8 @@ def makes_a_value(module: Module, node: ast.Call) -> bool:
     if is_own(module, node):
         return not strange(module, node)
     heads = {q.partition(".")[0] for q in module.callee(node)}
+    if heads == {"transformers"} and all(q.rpartition(".")[2] in _SCORES for q in module.callee(node)):
+        return True
     if isinstance(node.func, ast.Name):
         plain = node.func.id in BUILTINS | _NAMES and "builtins" in heads
         return plain or bool(heads & _LIBRARIES)

@@ -16,7 +16,9 @@ from shardfix.proof.metrics.granted import is_given, of_batches, read_behind, ti
 from shardfix.proof.metrics.literal import Literal
 from shardfix.proof.metrics.loop import Loop
 from shardfix.proof.metrics.outputs import Outputs
+from shardfix.proof.metrics.steady import steady
 from shardfix.proof.metrics.told_metrics import told_metrics
+from shardfix.proof.metrics.unseen import unseen
 from shardfix.proof.recipes.choices import text_of
 from shardfix.proof.recipes.regime import call, name
 from shardfix.proof.recipes.slice import assign
@@ -39,6 +41,9 @@ def as_written(loop: Loop, starts: list[ast.stmt], functions: dict[str, ast.stmt
                 filled.append(n.func.value)
     own = {w.name for w in loop.writes}
     times = timed(loop.values, loop.node)
+    for text, values in steady(loop, inside).items():  # a stand-in like what else the batches do not decide
+        times.add(text)
+        loop.known.assumed += [words for value in values for words in unseen(loop.known, value)]
     for text in dict.fromkeys(n.id for n in written if n.id not in own and n.id not in times):
         first = _begun(loop, text, inside)
         if first is not None:

@@ -38,9 +38,10 @@ def _held(known: Known, outside: Outside, s: ast.If, text: str) -> ast.expr | No
     """What a name holds before a condition; None where it holds nothing, or nobody reads it."""
     module = known.module
     function = module.scope(s)
-    loads = [n for n in _loads(function) if ast.unparse(n) == text]
+    own = {n for block in (s.body, s.orelse) for inner in block for n in ast.walk(inner)}
+    loads = [n for n in _loads(function) if ast.unparse(n) == text and n not in own]
     around = module.bindings.environment(s.test, function) or {}
-    found = around.get(text, frozenset())
+    found = [d for d in around.get(text, ()) if d.node not in own and d.statement not in own]
     if not loads or not (found or isinstance(loads[0], ast.Attribute) or _is_global(function, text)):
         return None
     values = [d.value for d in found if d.kind == "assign" and d.index is None]

@@ -142,6 +142,7 @@ def _recipe(asked: _Asked, *, rows: bool) -> MetricRecipe:
         repeated=_repeated(asked) if stands else "",
         loose=loose,
         numbers=tuple(dict.fromkeys(n for one in made for n in one.numbers)),
+        on_first=tuple(n for i, n in enumerate(names) if any(i in one.on_first for one in made)),
         by_batch_only=tuple(dict.fromkeys(pair for one in made for pair in one.by_batch_only)),
     )
 

@@ -49,12 +49,13 @@ def run_callers(loop: Loop, run: list[ast.stmt], value: ast.expr | None) -> tupl
         own = given or own
         if not own:
             return (f"what calls `{function.name}` is not run",)
-        drifts = loop.known.drifts(value)
+        drifts, on_first = loop.known.drifts(value), loop.known.is_of_first(value)
         following: list[ast.expr] = []
         for c in own[:_CALLERS]:
             text = ast.unparse(c)
             loop.known.tracked, loop.known.meters, loop.known.classes = {text: returned}, {}, {}
             loop.known.weighted = {text} if drifts else set()
+            loop.known.of_first = {text} if on_first else set()
             loop.after.unchanged = set()
             loop.known.loaders, loop.known.dataset = texts[c]
             statement = loop.module.statement(c)
