@@ -133,6 +133,7 @@ IN_A_FUNCTION = {
         "z = note(y)", returns="n, note.__defaults__", head="def note(y, h=[]):\n    h.append(y)\n    return 1\n"
     ),
 }
+SHARED = "class Keep:\n    rows = []\n"
 IN_THE_LOOP = {
     name: counting(*body, before="h = [0]", returns="n, h", head=BOX + "def same(h):\n    return h\n")
     for name, body in {
@@ -147,6 +148,32 @@ IN_THE_LOOP = {
         "an object that holds it": ("b = Box(h)", "b.h.append(y)"),
     }.items()
 } | {
+    "a list of its class": counting("b = Keep.rows", "b.append(y)", returns="n, Keep.rows", head=SHARED),
+    "a list of the class of what is made": counting(
+        "b = Keep()", "b.rows.append(y)", returns="n, Keep.rows", head=SHARED
+    ),
+    "the one object of a class": counting(
+        "b = Keep()",
+        "b.rows.append(y)",
+        returns="n, Keep().rows",
+        head="class Keep:\n    one = None\n    def __new__(cls):\n        cls.one = cls.one or object.__new__(cls)\n"
+        "        return cls.one\n",
+    ),
+    "what a class takes from its file": counting(
+        "b = Keep()",
+        "b.rows.append(y)",
+        returns="n, ROWS",
+        head="ROWS = []\nclass Keep:\n    def __init__(self): self.rows = ROWS\n",
+    ),
+    "what a property gives": counting(
+        "b = Keep()",
+        "b.rows.append(y)",
+        returns="n, ROWS",
+        head="ROWS = []\nclass Keep:\n    @property\n    def rows(self): return ROWS\n",
+    ),
+    "what a default gives": counting(
+        "b = rows()", "b.append(y)", returns="n, rows()", head="def rows(given=[]): return given\n"
+    ),
     "an item beside others": counting("b = {'x': h, 'y': y}", "b['x'].append(y)", before="h = []", returns="n, h"),
     "an item of a dict": counting("b = h['a']", "b['n'] += len(y)", before="h = {'a': {'n': 0}}", returns="n, h"),
     "an attribute of another": counting("b = t.rows", "b.extend(y.tolist())", before="t = make()", returns="n, t"),
@@ -185,6 +212,10 @@ NEAR = {
     "__len__": counting("k = h.__len__()", before="h = {}"),
     "__contains__": counting("k = h.__contains__(3)", before="h = {}"),
     "its own dict": counting("h = {}", "k = h.__setitem__(3, y)"),
+    "a number of its class": counting("b = Keep.rows * 2", head="class Keep:\n    rows = 3\n"),
+    "a list that it makes anew": counting(
+        "b = Keep()", "b.rows.append(y)", head=SHARED + "    def __init__(self): self.rows = []\n"
+    ),
     "its own list, by another name": counting("h = []", "b = h", "b.append(y)"),
     "an object of its own": counting("b = Box([])", "b.x = {}", "b.h.append(y)", "b.x[1] = y", head=BOX),
     "what it keeps for itself": counting(

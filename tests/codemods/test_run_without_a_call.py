@@ -99,6 +99,12 @@ GOES_ON = {
 }
 
 
+def test_what_is_taken_of_an_iterator_from_before_the_loop() -> None:
+    body = "n += (y > torch.tensor(list(it)[:1])).sum().item()"
+    assert planned(counting(body, before="it = iter(range(9))")).changes == ()
+    assert len(planned(counting(body, before="it = list(range(9))")).changes) == 1
+
+
 @pytest.mark.parametrize(("body", "read"), COUNTED.values(), ids=COUNTED)
 def test_what_counts_the_batches(body: str, read: str) -> None:
     assert planned(counting(body, before="t = make('a')", returns=f"n, {read}")).changes == ()

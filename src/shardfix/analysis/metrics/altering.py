@@ -13,7 +13,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.called import runs
 from shardfix.analysis.metrics.mutations import changed_by, is_definition, is_function, root_name
-from shardfix.analysis.metrics.sharing import HOLDS, IS, Sharing, sharing_of
+from shardfix.analysis.metrics.sharing import HOLDS, IS, MUTABLE, Sharing, sharing_of
 
 if TYPE_CHECKING:
     from shardfix.analysis.metrics.values import Values
@@ -22,7 +22,6 @@ _AVERAGES = ("update",)  # of averaging objects, which are looked at where they 
 _MODELS = ("forward", "__call__")
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
 _SHOWS = frozenset({"write"})  # of what a logger of the project holds: a file of texts
-_MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
 _ADVANCES = re.compile(
     r"^(next|read|readlines?|draw|tick|advance|increment|recv|poll|shift|dequeue|take)(_|$)|^readline"
 )
@@ -152,7 +151,7 @@ def _changes(home: Module, function: Function | ast.Lambda, given: dict[str, int
     known = dict(given)
     for parameter in parameters(function):  # `def note(y, seen=[])`: one list for all calls
         default = default_of(function, parameter.arg) if not isinstance(function, ast.Lambda) else None
-        if isinstance(default, _MUTABLE) and parameter.arg not in known:
+        if isinstance(default, MUTABLE) and parameter.arg not in known:
             known[parameter.arg] = IS
     sharing = sharing_of(home, function, known, depth)
     made = getattr(function, "name", "") in _CONSTRUCTORS

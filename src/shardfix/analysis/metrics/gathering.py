@@ -25,7 +25,7 @@ from shardfix.analysis.metrics.quantities import Value, short
 from shardfix.analysis.metrics.reread import OVERWRITTEN, opened_by_all
 from shardfix.analysis.metrics.sharing import Sharing, names_of
 from shardfix.analysis.metrics.showing import only_shows, shows
-from shardfix.analysis.metrics.telling import told
+from shardfix.analysis.metrics.telling import moves_a_clock, told
 from shardfix.analysis.metrics.values import Values
 
 
@@ -421,7 +421,9 @@ class Gathering:
         elif receiver is not None and gathers_itself(self.module, receiver):
             return  # it combines the ranks' parts when it is asked for the result
         elif not any(mentions(a, self.bound) for a in arguments_of(call)) and name not in ("append", "extend"):
-            if name != "write" and changes_within(self.module, call, self.is_local):
+            known = receiver is not None and ast.unparse(receiver) in {w.name for w in self.writes}  # is told as read
+            still = known or name == "write" or moves_a_clock(call)
+            if not still and changes_within(self.module, call, self.is_local):
                 self.refuse(s, f"`{short(call.func)}` changes what it is called on")
             elif receiver is not None and isinstance(receiver, ast.Name) and name in ("update", "add", "insert"):
                 self.refuse(s, f"`{short(call)}` keeps something of each batch")

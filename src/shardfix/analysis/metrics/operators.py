@@ -15,6 +15,7 @@ from shardfix.analysis.metrics.sharing import IS
 
 _NAMED = frozenset({"__call__", "__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__"})
 _ATTRIBUTES = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__delattr__"})
+_ITERATORS = frozenset({"iter", "map", "zip", "filter", "enumerate", "reversed"})
 _CONTEXTS = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
 
 
@@ -22,6 +23,8 @@ def changed_by_an_operator(module: Module, loop: ast.For, is_local: Callable[[as
     """Where a loop runs a method of the project without naming it that changes what outlives the batch."""
     for statement in loop.body:
         for n in ast.walk(statement):
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and _is_iterator(module, loop, n):
+                return Obstacle(module.statement(n), f"`{n.id}` goes on from where the batch before has left it")
             if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
                 for cls in module.instances(n):
                     method = _run(module, n, cls, own=is_local(n))
@@ -29,6 +32,18 @@ def changed_by_an_operator(module: Module, loop: ast.For, is_local: Callable[[as
                         what = f"`{ast.unparse(n)}`, whose `{method.name}` it runs, changes or keeps something by that"
                         return Obstacle(module.statement(n), what)
     return None
+
+
+def _is_iterator(module: Module, loop: ast.For, node: ast.Name) -> bool:
+    """Whether a name stands for what gives each item once, made before a loop."""
+    inside = set(ast.walk(loop))
+    made = [d.value for d in module.bindings.reaching(node) if d.node not in inside and d.kind == "assign"]
+    return any(
+        isinstance(v, ast.GeneratorExp)
+        or (isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and v.func.id in _ITERATORS)
+        or (isinstance(v, ast.Call) and any(q.startswith("itertools.") for q in module.callee(v)))
+        for v in made
+    )
 
 
 def _run(module: Module, node: ast.expr, cls: ast.ClassDef, *, own: bool) -> Function | None:

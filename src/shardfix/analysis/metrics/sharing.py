@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shardfix.analysis.code.bindings import parameters
-from shardfix.analysis.code.calling import Function
+from shardfix.analysis.code.calling import Function, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import returns_of
@@ -22,7 +22,7 @@ _VIEWS = frozenset(
     {"view", "reshape", "squeeze", "unsqueeze", "t", "transpose", "permute", "detach", "numpy", "flatten", "ravel"}
     | {"expand", "expand_as", "view_as", "select", "narrow", "contiguous", "get", "pop", "popitem", "popleft", "next"}
     | {"setdefault", "cpu", "cuda", "to", "float", "long", "int", "double", "half", "diagonal", "get_submodule"}
-    | {"__getitem__", "__iadd__", "get_buffer", "get_parameter", "unwrap_model"}
+    | {"__iadd__", "get_buffer", "get_parameter", "unwrap_model"}
 )
 # Functions and methods that give something new, which holds what they are given or called on.
 _HOLDS = frozenset(
@@ -35,6 +35,7 @@ _ITSELF = frozenset({"nullcontext", "closing", "cast", "getattr", "next", "suppr
 _ITSELF_TOO = frozenset({"asarray", "as_tensor", "unwrap_model"})
 _CACHED = frozenset({"lru_cache", "cache", "cached_property"})
 _BUILTINS = frozenset(dir(builtins)) | {"torch"}
+MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
 _DEPTH = 3
 
 
@@ -72,6 +73,8 @@ class Sharing:
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             if isinstance(node, ast.Attribute) and node.attr in _PLAIN:
                 return NOTHING
+            if isinstance(node, ast.Attribute) and self._is_shared(node):
+                return IS
             return IS if self.of(node.value) and not self._is_another_part(node) else NOTHING
         if isinstance(node, (ast.Starred, ast.NamedExpr, ast.Await, ast.FormattedValue)):
             return self.of(node.value)
@@ -97,6 +100,8 @@ class Sharing:
             kind = self.known.get(name, NOTHING) if name in self.own else IS
             if kind == IS or (deep and kind == HOLDS and not self._is_another_part(_first_part(node))):
                 return True
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and self.of(node) == IS:
+            return True
         calls = node
         while isinstance(calls, (ast.Attribute, ast.Subscript)):
             calls = calls.value
@@ -184,12 +189,44 @@ class Sharing:
         plain = all(isinstance(d.value, ast.Constant) for d in made)
         return IS if made and not plain else NOTHING
 
+    def _is_shared(self, node: ast.Attribute) -> bool:
+        """Whether an attribute is one object for all of a class, or what a property gives that is not the object's."""
+        home = self.module.home(node)
+        for cls in home.project_classes(node.value):
+            if shared_by_class(home, cls, node.attr):
+                return True
+        for cls in home.instances(node.value):
+            method = home.method(cls, node.attr)
+            if method is not None and _is_property(method):
+                inner = Sharing(home.home(method), method, {}, names_of(method), self.depth + 1)
+                if self.depth < _DEPTH and any(inner.of(r) == IS for r in returns_of(method)):
+                    return True
+            if shared_by_class(home, cls, node.attr):
+                return True
+        return False
+
+    def _made(self, call: ast.Call, cls: ast.ClassDef) -> int:
+        """What an object of a class is that is made here: one of many names, or one that holds what others do."""
+        home = self.module.home(cls)
+        if home.method(cls, "__new__") is not None:
+            return IS
+        made = home.method(cls, "__init__")
+        if made is None or self.depth >= _DEPTH or made in self._open:
+            return NOTHING
+        given = self._arguments(made, call)
+        inner = Sharing(home.home(made), made, given, names_of(made), self.depth + 1, _open={*self._open, made})
+        whole = any(isinstance(n, ast.Attribute) and n.attr == "__dict__" for n in ast.walk(made))
+        return IS if whole else min(HOLDS, inner.known.get("self", NOTHING))
+
     def _called(self, call: ast.Call) -> int:
         name = last_name(call.func)
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
         given = max(map(self.of, arguments_of(call)), default=NOTHING)
-        if self.module.project_classes(call.func):
-            return min(given, HOLDS)
+        classes = self.module.project_classes(call.func)
+        if classes:
+            return max(min(given, HOLDS), *(self._made(call, cls) for cls in classes))
+        if name == "type" and isinstance(call.func, ast.Name):
+            return IS
         functions = self.module.called_functions(call, passed=False)
         if functions:
             return max(self._given_back(f, call) for f in functions)
@@ -209,17 +246,23 @@ class Sharing:
         returned = returns_of(function)
         if self.depth >= _DEPTH or not returned or function in self._open:
             return NOTHING
-        given: dict[str, int] = {}
-        for argument in arguments_of(call):
-            bound = self.module.parameter_of(function, call, argument)
-            if bound is not None:
-                given[bound.arg] = self.of(argument)
+        given = self._arguments(function, call)
         if isinstance(call.func, ast.Attribute) and self.module.is_method(function):
             first = parameters(function)[:1]
             given.update({a.arg: self._of_object(call.func.value) for a in first})
         home = self.module.home(function)
         inner = Sharing(home, function, given, names_of(function), self.depth + 1, _open={*self._open, function})
         return max(map(inner.of, returned))
+
+    def _arguments(self, function: Function, call: ast.Call) -> dict[str, int]:
+        """What a function's parameters are in a call; a list that is a default is the same one in all calls."""
+        defaults = {a.arg: default_of(function, a.arg) for a in parameters(function)}
+        given = {name: IS for name, value in defaults.items() if isinstance(value, MUTABLE)}
+        for argument in arguments_of(call):
+            bound = self.module.parameter_of(function, call, argument)
+            if bound is not None:
+                given[bound.arg] = self.of(argument)
+        return given
 
     def _of_object(self, node: ast.expr) -> int:
         return IS if self.module.project_classes(node) else self.of(node)
@@ -245,6 +288,25 @@ _BINDS = (
 )
 
 
+def shared_by_class(module: Module, cls: ast.ClassDef, name: str) -> bool:
+    """Whether a class itself has an object under a name that no object of it sets anew: ``rows = []``."""
+    lineage = module.lineage(cls)
+    if any(module.attribute_values(c, name) for c in lineage):
+        return False
+    for statement in (s for c in lineage for s in c.body):
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        value = getattr(statement, "value", None)
+        if isinstance(value, MUTABLE) and any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            return not (isinstance(value, ast.Call) and last_name(value.func) == "field")
+    return False
+
+
+def _is_property(method: Function) -> bool:
+    return any(last_name(d) in ("property", "cached_property") for d in method.decorator_list)
+
+
 def sharing_of(module: Module, function: Function | ast.Lambda, given: Mapping[str, int], depth: int = 0) -> Sharing:
     """The names of a function that is given these objects."""
     return Sharing(module, function, dict(given), names_of(function), depth)
@@ -258,4 +320,4 @@ def names_of(function: ast.AST) -> set[str]:
     return own
 
 
-__all__ = ["HOLDS", "IS", "NOTHING", "Sharing", "names_of", "sharing_of"]
+__all__ = ["HOLDS", "IS", "MUTABLE", "NOTHING", "Sharing", "names_of", "shared_by_class", "sharing_of"]

@@ -15,7 +15,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import mentions
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.mutations import is_definition, root_name
+from shardfix.analysis.metrics.mutations import is_change, is_definition, root_name
 from shardfix.analysis.metrics.networks import gives_rows
 from shardfix.analysis.metrics.plain_calls import is_plain_method, of_library
 from shardfix.analysis.metrics.reread import writes_a_file
@@ -38,10 +38,15 @@ _MODES = frozenset(
     }
 )
 _SHOWS = frozenset({"print", "str", "repr", "format", "vars", "float", "int", "len", "list", "dict", "sum"})
-_SAVES = frozenset(
-    {"dump", "save", "savez", "savetxt", "write_text", "write_bytes", "writerow", "writerows", "imwrite"}
+_SAVES = frozenset({"dump", "save", "savez", "savetxt", "write_text", "write_bytes", "writerow", "writerows"})
+_TIMERS = re.compile(
+    r"time|clock|tic|toc|bar|tqdm|progress|log|writer|wandb|synchronize|zero_grad|cache|optim|sched|scaler"
 )
-_TIMERS = re.compile(r"time|tic|toc|bar|tqdm|progress|log|writer|wandb|synchronize|zero_grad|cache|optim|sched|scaler")
+
+
+def moves_a_clock(call: ast.Call) -> bool:
+    """``args.clock.update()``: time goes by on each rank."""
+    return not arguments_of(call) and _TIMERS.search(_text(call)) is not None
 
 
 def told(module: Module, statement: ast.stmt, bound: set[str], is_local: Callable[[ast.expr], bool]) -> ast.Call | None:
@@ -107,6 +112,8 @@ def asked_behind(
         alone = isinstance(module.parents.get(call), ast.Expr) and isinstance(call.func, ast.Attribute)
         if not isinstance(owner, (ast.Name, ast.Attribute)) or is_plain_method(call) or gives_rows(module, call):
             continue
+        if owner is not call.func and is_change(last_name(call.func)):
+            continue  # which is told where it is changed
         if _is_unseen(module, call, owner, None if alone else bound, is_local) and not _TIMERS.search(_text(call)):
             (called if owner is call.func or alone else told).add(ast.unparse(owner))
     end = loop.end_lineno or loop.lineno
@@ -163,4 +170,4 @@ def _asks(module: Module, node: ast.Name | ast.Attribute) -> str:
     return "read" if not isinstance(outer, (ast.keyword, ast.Compare, ast.If)) else ""
 
 
-__all__ = ["asked_behind", "told"]
+__all__ = ["asked_behind", "moves_a_clock", "told"]
