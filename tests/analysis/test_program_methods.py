@@ -218,13 +218,41 @@ def test_the_methods_of_a_test_class_are_run_by_the_test_runner() -> None:
 
 
 def test_a_class_that_says_in_another_method_what_it_is_made_for_is_believed() -> None:
-    data = DATA.replace("class Data:", "class Data:\n    def start(self):\n        dist.init_process_group()\n")
+    start = "class Data:\n    def start(self):\n        dist.init_process_group()\n"
     files = {
-        "data.py": DDP + data,
-        "train.py": TRAIN,
+        "data.py": DDP + DATA.replace("class Data:\n", start),
+        "train.py": TRAIN.replace("dist.init_process_group()", "Data().start()"),
         "decode.py": DECODE.replace("test_loader", "train_loader"),
     }
     assert sites(files, "data.py")[0].owner == "ddp"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "programs"),
+    [
+        pytest.param("@ex.main", ["decode.py", "train.py"], id="a library's, which may run it"),
+        pytest.param("@torch.no_grad()", ["train.py"], id="one that leaves it to its callers"),
+        pytest.param("@property", ["train.py"], id="a property"),
+    ],
+)
+def test_a_decorated_method_runs_with_its_class_where_the_decorator_may_run_it(
+    decorator: str, programs: list[str]
+) -> None:
+    data = "import torch\nfrom lib import ex\n" + DATA.replace("    def train", f"    {decorator}\n    def train")
+    assert running({"data.py": data, "train.py": TRAIN, "decode.py": DECODE}, "Data", "train_loader") == programs
+
+
+def test_an_object_that_hands_itself_to_a_library_hands_what_its_derived_class_adds() -> None:
+    data = DATA.replace("return DataLoader(self.test_set)", "engine.run(self)")
+    sub = "from data import Data\nclass Sub(Data):\n    def more(self):\n        pass\n"
+    files = {
+        "data.py": "from lib import engine\n" + data,
+        "sub.py": sub,
+        "train.py": "from sub import Sub\ndef main():\n    Sub().more()\n" + MAIN,
+        "decode.py": "from sub import Sub\ndef main():\n    Sub().test_loader()\n" + MAIN,
+        "plain.py": DECODE,
+    }
+    assert running(files, "Sub", "more", "sub.py") == ["decode.py", "train.py"]
 
 
 SAMPLED = "from torch.utils.data.distributed import DistributedSampler\n" + DATA.replace(
