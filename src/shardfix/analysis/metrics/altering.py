@@ -154,12 +154,11 @@ def _changes(home: Module, function: Function | ast.Lambda, given: dict[str, int
         if isinstance(default, MUTABLE) and parameter.arg not in known:
             known[parameter.arg] = IS
     sharing = sharing_of(home, function, known, depth)
-    made = getattr(function, "name", "") in _CONSTRUCTORS
     for n in ast.walk(function):
         if isinstance(n, (ast.Global, ast.Nonlocal)):
             return True
         if any(
-            _counts(home, n, c.object) and (sharing.changes_another_s(c.object) or (made and _of_class(home, c.object)))
+            _counts(home, n, c.object) and sharing.changes_another_s(c.object)
             for c in changed_by(home, n)
             if stores or not c.stored
         ):
@@ -175,24 +174,6 @@ def _counts(module: Module, node: ast.AST, changed: ast.expr) -> bool:
         root = root_name(changed)
         return root is not None and root.id != "self" and not _is_shown(module, node)
     return True
-
-
-def _of_class(module: Module, changed: ast.expr) -> bool:
-    """Whether a constructor changes what all objects of its class share: ``self.all.append(..)``."""
-    cls = module.class_of(changed)
-    for n in ast.walk(changed) if cls is not None else ():
-        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "self":
-            lineage = module.lineage(cls) if cls is not None else []
-            if not any(module.attribute_values(c, n.attr) for c in lineage):
-                named = (t for c in lineage for s in c.body for t in _targets(s))
-                return any(isinstance(t, ast.Name) and t.id == n.attr for t in named)
-    return False
-
-
-def _targets(statement: ast.stmt) -> list[ast.expr]:
-    if isinstance(statement, ast.Assign):
-        return statement.targets
-    return [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value is not None else []
 
 
 def _hands_on(

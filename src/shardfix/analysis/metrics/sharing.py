@@ -31,8 +31,10 @@ _HOLDS = frozenset(
     | {"named_children", "buffers", "named_buffers", "state_dict", "partial", "unbind", "split", "chunk", "vars"}
     | {"cycle", "islice", "tee", "deque", "defaultdict", "OrderedDict", "replace", "_replace"}
 )
-_ITSELF = frozenset({"nullcontext", "closing", "cast", "getattr", "next", "suppress", "max", "min", "from_numpy"})
-_ITSELF_TOO = frozenset({"asarray", "as_tensor", "unwrap_model"})
+_ITSELF = frozenset(
+    {"nullcontext", "closing", "cast", "getattr", "next", "max", "min", "from_numpy", "asarray", "as_tensor"}
+    | {"unwrap_model"}
+)
 _CACHED = frozenset({"lru_cache", "cache", "cached_property"})
 _BUILTINS = frozenset(dir(builtins)) | {"torch"}
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
@@ -45,8 +47,9 @@ class Sharing:
 
     Args:
         inside: the function, or the loop.
-        known: what its parameters are, where they are not its own; of a loop the names from outside.
+        known: what its parameters are, where they are not its own; then what each of its names is.
         own: all names that it binds itself.
+        depth: how many functions it is looked into from another one.
     """
 
     module: Module
@@ -231,7 +234,7 @@ class Sharing:
         if functions:
             return max(self._given_back(f, call) for f in functions)
         of_receiver = self.of(receiver) if receiver is not None else NOTHING
-        if name in _ITSELF or name in _ITSELF_TOO:
+        if name in _ITSELF:
             return IS if given else NOTHING
         if name in _VIEWS or (name.endswith("_") and not name.endswith("__")):
             return IS if of_receiver else NOTHING
