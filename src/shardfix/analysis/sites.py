@@ -153,10 +153,15 @@ class Site:
 
     @cached_property
     def flow(self) -> Flow:
-        """Where the loader goes."""
+        """Where the loader goes, in programs if one is seen to have it."""
         programs = self.regimes.project.programs
         reached = bool(programs.reaching(self.module, self.call) & ~programs.tests)
-        return in_programs(self.module, follow(self.module, self.call, self.options.prepare_functions), reached)
+        return in_programs(self.module, self._flow_in_all, reached)
+
+    @cached_property
+    def _flow_in_all(self) -> Flow:
+        """Where the loader goes, in tests too: one that reads each rank's part of it would miss its sampler."""
+        return follow(self.module, self.call, self.options.prepare_functions)
 
     def sampler_flow(self, arm: Arm) -> Flow:
         """Where one sampler goes."""
@@ -167,7 +172,7 @@ class Site:
         """Who shards the loader at run time, with evidence."""
         if self.told_owner is not None:
             return self.told_owner
-        shown = ownership(self.module, self.call, self.flow, self.regimes, self.options)
+        shown = ownership(self.module, self.call, self._flow_in_all, self.regimes, self.options)
         found = settle_owner(self.answers.owner, shown, self.regimes)
         if found is not shown:
             self.heeded.add("owner")
