@@ -101,6 +101,11 @@ def hold(environment: Path, version: str) -> Path:
         ("~=0.25.0", "set_seed(3)", False),
         ("==0.28.0", "torch.manual_seed(3 + rank)", True),
         ("==0.28.0", "def set_seed(n):\n    torch.manual_seed(n + int(os.environ['RANK']))\nset_seed(3)", True),
+        (
+            "==0.28.0",
+            "def set_seed(n, own=False):\n    if own:\n        n += rank\n    torch.manual_seed(n)\nset_seed(3)",
+            False,
+        ),
         ("==0.28.0", "random.seed(3)", True),
         ("==0.24.1", "torch.manual_seed(3)", True),
         ("<0.30", "torch.manual_seed(3)", True),

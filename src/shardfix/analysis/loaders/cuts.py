@@ -16,7 +16,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import returns_of, walk
 from shardfix.analysis.loaders.branches import apart, conditions
-from shardfix.analysis.loaders.entered import Path, Value, definitions, may_hold, passed
+from shardfix.analysis.loaders.entered import Path, Value, definitions, may_run, passed
 from shardfix.analysis.programs.processes import is_main_test, is_not_main_test, is_rank, is_world_size, leaves
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -170,7 +170,7 @@ def _bound(value: Value) -> Iterator[Value]:
     for where, d in found:
         if d.kind == "parameter":
             yield from (Value(v.module, v.node, v.via, path) for v in passed(where, d, via))
-        elif d.value is not None and may_hold(where, d, via):
+        elif d.value is not None and may_run(where, d.node, via):
             taken = path if d.index is None else (d.index, *path) if d.index >= 0 else ()
             yield Value(where, d.value, via, taken if d.kind == "assign" else ())
             if d.kind == "augmented" and isinstance(d.node, (ast.Name, ast.Attribute)):

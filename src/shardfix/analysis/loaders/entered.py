@@ -69,10 +69,10 @@ def _argument(
         yield Value(where.home(function), default)
 
 
-def may_hold(module: Module, d: Definition, via: tuple[ast.Call, ...]) -> bool:
-    """Whether an assignment may run where its function's parameters are what the call gives: not ``if train:`` of a
+def may_run(module: Module, node: ast.AST, via: tuple[ast.Call, ...]) -> bool:
+    """Whether a place may run where its function's parameters are what the call gives: not one under ``if train:`` of a
     dataset that is made with ``train=False``."""
-    return all(_outcome(module, test, via) in (None, holds) for test, holds in conditions(module, d.node) if via)
+    return all(_outcome(module, test, via) in (None, holds) for test, holds in conditions(module, node) if via)
 
 
 def _outcome(module: Module, test: ast.expr, via: tuple[ast.Call, ...]) -> bool | None:

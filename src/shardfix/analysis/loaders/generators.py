@@ -9,6 +9,7 @@ from typing import Literal
 
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import last_name
+from shardfix.analysis.loaders.entered import may_run
 from shardfix.analysis.loaders.random_calls import GENERATORS, Family, family_of
 from shardfix.analysis.programs.processes import is_rank
 
@@ -89,9 +90,10 @@ def _is_seed(module: Module, call: ast.Call, family: Family) -> bool:
         return False
     if any(k.arg == "device_specific" and not is_false(k.value) for k in call.keywords):
         return False
-    inside = (n for f in module.called_functions(call) for n in ast.walk(f))
-    if any(isinstance(n, ast.expr) and is_rank(n) for n in inside):
-        return False  # `seed += int(os.environ["RANK"])` in a function of the project's own
+    for function in module.called_functions(call):  # `seed += rank`, but where it is not asked for
+        ranks = (n for n in ast.walk(function) if isinstance(n, ast.expr) and is_rank(n))
+        if any(may_run(module.home(function), n, (call,)) for n in ranks):
+            return False
     libraries = {q.rsplit(".", 1)[0] for q in module.callee(call)} & {"random", "numpy.random", "torch"}
     wanted = {"random": "random", "numpy": "numpy.random", "torch": "torch"}[family]
     if libraries:
