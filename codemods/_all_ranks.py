@@ -115,7 +115,7 @@ def _let_in(site: Site) -> LetIn | Hindrance:
         home = site.module.home(other.chosen)
         sibling = next((s for s in site.siblings if s is not site and other.node in s.flow.aliases), None)
         if sibling is None or unfit(sibling) or isinstance(let_all_in([sibling]), Hindrance):
-            return Hindrance("its loop also goes over another loader", home.evidence(other.chosen))
+            return Hindrance("its loop may also go over another loader", home.evidence(other.chosen))
     return let_all_in([site])
 
 

@@ -201,7 +201,7 @@ def hindrance(site: Site) -> tuple[str, tuple[Evidence, ...]]:
     others = [site.module.home(other.chosen).evidence(other.chosen) for other in other_loaders(site)]
     if others:
         where = others[0].location
-        return f"its loop also goes over another loader ({where.path}:{where.line})", tuple(others[:1])
+        return f"its loop may also go over another loader ({where.path}:{where.line})", tuple(others[:1])
     return "", ()
 
 

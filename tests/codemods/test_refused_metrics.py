@@ -314,7 +314,7 @@ def test_what_is_put_together(text: str) -> None:
         ),
         pytest.param(
             program(before="if args.small:\n    loader = small_loader"),
-            "its loop also goes over another loader (train.py:12)",
+            "its loop may also go over another loader (train.py:12)",
             id="another loader by a setting",
         ),
         pytest.param(
