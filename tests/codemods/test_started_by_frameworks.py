@@ -1,4 +1,4 @@
-"""Loaders that DeepSpeed and Horovod never get are judged by their sampler, and given nothing that the program lacks."""
+"""Loaders that DeepSpeed and Horovod never get are judged by their sampler; nothing is given that the program lacks."""
 
 from __future__ import annotations
 
