@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from shardfix.codemods._gathers import gathers, kept
+from shardfix.codemods._in_one_process import of_other_ranks
 from shardfix.codemods._read_alone import read_alone
 from shardfix.codemods._schedules import schedules
 from shardfix.codemods._sharding import is_streaming, split_by_hand
@@ -353,6 +354,8 @@ def plan(sites: Sequence[Site], options: Options) -> Planned:
             findings.extend((site.location, f) for f in _cached(site))
         if site.owner == "accelerate":
             findings.extend((site.location, f) for f in _prepared_hazards(site))
+        elif site.owner == "single":
+            findings.extend((site.location, f) for f in of_other_ranks(site))
         elif site.owner == "ddp":
             findings.extend((site.location, f) for f in _ddp_hazards(site))
             if site.dataset is not None and is_streaming(site) and split_by_hand(site) is None:
@@ -385,6 +388,7 @@ RULE = Rule(
         "SHD716": "prepared loader read by the main process only",
         "SHD717": "results kept by step from before prepare()",
         "SHD718": "prepared loader shuffled by each rank's own seed",
+        "SHD719": "sampler for several ranks in a program of one process",
     },
     tier="report",
     why=(
@@ -394,6 +398,20 @@ RULE = Rule(
     refuses="Nothing is edited.",
     plan=plan,
     valid=(
+        Example(
+            "a rank for each GPU of one process",
+            "import torch\n"
+            "from torch.utils.data import DataLoader\n"
+            "from torch.utils.data.distributed import DistributedSampler\n"
+            "\n"
+            "model = torch.nn.DataParallel(torch.nn.Linear(1, 1))\n"
+            "dataset = list(range(16))\n"
+            "sampler = DistributedSampler(dataset, torch.cuda.device_count(), 0)\n"
+            "loader = DataLoader(dataset, batch_size=2, sampler=sampler)\n"
+            "for batch in loader:\n"
+            "    model(batch).sum().backward()\n",
+            code="SHD719",
+        ),
         Example(
             "num_replicas written by hand",
             "import torch.distributed as dist\n"

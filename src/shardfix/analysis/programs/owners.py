@@ -25,6 +25,7 @@ from shardfix.analysis.programs.frameworks import (
     takes,
     trains,
 )
+from shardfix.analysis.programs.on_all_gpus import data_parallel
 from shardfix.analysis.programs.regimes import ProgramRegimes, Ruling, is_lightning, regime_of
 from shardfix.analysis.programs.started import sampler_shards
 from shardfix.analysis.programs.unit_tests import is_unit_test
@@ -109,8 +110,17 @@ def ownership(module: Module, call: ast.Call, flow: Flow, regimes: ProgramRegime
         return _unprepared(module, call, flow, accelerate, options.prepare_functions)
     ddp = ruling.first("ddp")
     if ddp is not None:
-        return Ownership("ddp", (ddp,))
+        said = all(r.what == "sampler" for r in ruling.regimes) and not _started_several(module, call, regimes)
+        alone = data_parallel(module) if said else None
+        return Ownership("ddp", (ddp,)) if alone is None else Ownership("single", (module.home(alone).evidence(alone),))
     return Ownership("single")
+
+
+def _started_several(module: Module, call: ast.Call, regimes: ProgramRegimes) -> bool:
+    """Whether a line outside of Python starts a program that reaches a loader in several processes."""
+    programs = regimes.project.programs
+    mask = programs.reaching(module.home(call), call)
+    return any(launch.several for program in programs.chosen(mask) for launch in program.launches)
 
 
 def _of_its_test(module: Module, call: ast.Call, ruling: Ruling) -> Ruling:
