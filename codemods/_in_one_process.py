@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from shardfix.analysis.model import Finding
@@ -16,14 +17,14 @@ def of_other_ranks(site: Site) -> Iterator[Finding]:
     wrapped = data_parallel(module) if arms and site.owner == "single" else None
     for arm in arms if wrapped is not None else ():
         assert wrapped is not None
-        if for_each_gpu(module.home(arm.node), arm.node):
+        if isinstance(arm.node, ast.Call) and for_each_gpu(module.home(arm.node), arm.node):
             yield Finding(
                 "SHD719",
                 site.location,
-                "nn.DataParallel runs all GPUs from one process, and its sampler deals out to a rank for each GPU: of N "
-                "parts one is read, the others never are",
+                "nn.DataParallel runs all GPUs from one process, and its sampler deals out to a rank for each GPU: of "
+                "N parts one is read, the others never are",
                 (module.home(arm.node).evidence(arm.node), module.home(wrapped).evidence(wrapped)),
-                "leave the sampler out, and shuffle=True where it shuffled: nn.DataParallel splits each batch by itself",
+                "leave the sampler out, with shuffle=True where it shuffled: nn.DataParallel splits each batch",
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from shardfix.codemods._by_hand import divided_among
+from shardfix.codemods._each_step import left_apart, scaled
 from shardfix.codemods._sharding import changes, dealt_tasks
 
 from shardfix.analysis.code.module import Module, is_false
@@ -128,7 +129,10 @@ def _mended(site: Site, lifted: frozenset[ast.expr], reduced: frozenset[ast.AST]
             return Hindrance(away.why, module.home(away.node).evidence(away.node), alone=True)
         if away is not None:
             doubts.append(f"{_place(site, away.node)}: {away.why}")
-        if site.evaluation.reduction is not None:
+        edits += left_apart(module, metric)
+        doubts += [f"{_place(site, other.node)}: {other.why}" for other in scaled(module, metric)]
+        evidence += [module.evidence(call) for call in metric.averaged]
+        if site.evaluation.reduction is not None and not metric.averaged:
             found = summed(module, metric, sharded="distributed" in site.kinds)
             if found.why is not None and metric.accumulators:
                 return Hindrance(found.why.why, module.evidence(found.why.node))

@@ -9,7 +9,7 @@ from shardfix.codemods._all_ranks import is_offered, offer
 from shardfix.codemods._findings import divided, lengths, reduces, refuse
 from shardfix.codemods._half_combined import half_combined
 from shardfix.codemods._in_order import made_shuffling, ordered
-from shardfix.codemods._mending import Hindrance, hindrance, mended
+from shardfix.codemods._mending import Hindrance, Mended, hindrance, mended, other_loaders
 from shardfix.codemods._sharding import shard
 
 from shardfix.analysis.code.names import last_name
@@ -213,7 +213,9 @@ def _metric(site: Site, distributed: Sequence[Arm]) -> Finding | None:
         "up to W-1 samples are counted twice in the reduced metric: the sampler repeats samples so that the ranks "
         "are even" + (f"; they are not left out, because {why}" if why else ""),
         (evidence, *_reduction(site), *where),
-        "lay the gathered results in turn and cut them at len(dataset), or place them by index",
+        "`--unsafe` leaves them out, and puts the metric together behind the loop"
+        if isinstance(mended(site), Mended) and not site.options.unsafe and not any(True for _ in other_loaders(site))
+        else "lay the gathered results in turn and cut them at len(dataset), or place them by index",
     )
 
 

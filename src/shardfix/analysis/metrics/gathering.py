@@ -15,6 +15,7 @@ from shardfix.analysis.loops.leaving import instead_of
 from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
 from shardfix.analysis.metrics.drawing import draws
+from shardfix.analysis.metrics.each_step import averaged_value
 from shardfix.analysis.metrics.entries import added_by, is_number
 from shardfix.analysis.metrics.forwards import carries, forwards, learns
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
@@ -65,6 +66,7 @@ class Gathering:
         self.module, self.loop, self.values = module, loop, values
         self.writes: list[Write] = []
         self.obstacles: list[Obstacle] = []
+        self.averaged: list[ast.Call] = []  # what each step replaces by its mean over the ranks
         self.shown: set[ast.AST] = set()  # statements that only show
         self.begun: set[ast.AST] = set()  # statements that put the first piece in a list or array
         self.inside = set(ast.walk(loop))
@@ -134,8 +136,11 @@ class Gathering:
             if learns(self.module, n):
                 self.refuse(s, "the loop computes gradients, which DistributedDataParallel averages over the ranks")
             elif is_reduction(self.module, n) and not self._own_metric(n):
-                add = "add up sums over the samples, and their number, and reduce these once, behind the loop"
-                self.refuse(s, f"it combines the ranks' values of each batch, padding among them: {add}")
+                if averaged_value(self.module, n) is None:
+                    add = "add up sums over the samples, and their number, and reduce these once, behind the loop"
+                    self.refuse(s, f"it combines the ranks' values of each batch, padding among them: {add}")
+                else:
+                    self.averaged.append(n)
             elif draws(self.module, n):
                 self.refuse(s, f"`{short(n.func)}` draws other numbers on each rank, and for other samples")
             elif any(carries(self.module, f) for f in forwards(self.module, n)):

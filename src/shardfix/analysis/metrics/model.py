@@ -49,6 +49,8 @@ class Metric:
     Args:
         loader: how the loader is written where it is iterated; empty if it has no name there.
         steps: expressions after the loop that give the number of batches (``len(loader)``, ``i + 1``).
+        averaged: calls in the loop that replace a value by its mean over the ranks, taken for that value here.
+        shows: whether the loop shows running values.
     """
 
     loop: ast.For
@@ -56,6 +58,8 @@ class Metric:
     accumulators: tuple[Accumulator, ...]
     obstacles: tuple[Obstacle, ...]
     steps: tuple[ast.expr, ...] = ()
+    averaged: tuple[ast.Call, ...] = ()
+    shows: bool = False
 
 
 __all__ = ["Accumulator", "Gathered", "Metric", "Obstacle"]

@@ -78,7 +78,8 @@ def understand(
     behind = [*reader.obstacles, *reader.left_over({a.name for a in accumulators} | reader.settled)]
     loader = home.source.source(alias) if alias is not None else ""
     found = (*obstacles, *_by_line(gathering.obstacles), *_by_line(behind))
-    return Metric(loop, loader, tuple(accumulators), found, tuple(steps))
+    averaged, shows = tuple(gathering.averaged), any(not _tells_time(gathering, s) for s in gathering.shown)
+    return Metric(loop, loader, tuple(accumulators), found, tuple(steps), averaged, shows)
 
 
 def _out_of_sight(module: Module, loop: ast.For, gathering: Gathering) -> Iterator[Obstacle]:
@@ -94,6 +95,13 @@ def _out_of_sight(module: Module, loop: ast.For, gathering: Gathering) -> Iterat
     ):
         if found is not None:
             yield found
+
+
+def _tells_time(gathering: Gathering, statement: ast.AST) -> bool:
+    """``batch_time.update(time.time() - end)``"""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    told = arguments_of(call) if isinstance(call, ast.Call) else []
+    return bool(told) and all(gathering.values.of(a).kind == "time" for a in told)
 
 
 def _reads_all_names(module: Module, loop: ast.For) -> ast.Call | None:

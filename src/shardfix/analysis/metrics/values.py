@@ -10,7 +10,9 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.metrics.changing import changed_in_place, is_list
+from shardfix.analysis.metrics.each_step import averaged_value
 from shardfix.analysis.metrics.forwards import mixes
 from shardfix.analysis.metrics.losses import loss_of
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
@@ -360,6 +362,9 @@ class Values:
         found = function_value(self, call, names)
         if found is None and isinstance(call.func, ast.Attribute):
             found = method_value(self, call, call.func)
+        own = averaged_value(self.module, call) if found is None and is_reduction(self.module, call) else None
+        if own is not None:
+            return self.of(own)  # its mean over the ranks is one of means, or of parts of a sum
         if found is None:
             found = self._written_out(call)
         if found is None:

@@ -1,4 +1,4 @@
-"""Programs of one process that use all GPUs by nn.DataParallel, and deal samples out for ranks that they never start."""
+"""Programs whose one process uses all GPUs by nn.DataParallel, and that deal out to ranks which they never start."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _GPUS = frozenset({"device_count", "n_gpu", "n_gpus", "num_gpus", "ngpus", "ngpu
 
 
 def data_parallel(module: Module) -> ast.Call | None:
-    """The ``nn.DataParallel(..)`` of a program that has nothing by which several processes could come together, and whose
-    samplers are all made for as many ranks as there are GPUs; None in all others."""
+    """The ``nn.DataParallel(..)`` of a program that has nothing by which several processes could come together, and
+    whose samplers are all made for as many ranks as there are GPUs; None in all others."""
     program = together(module.home(module.tree))
     if any(_SEVERAL.search(name) for m in program for name in _names(m)):
         return None
