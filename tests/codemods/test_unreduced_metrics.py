@@ -99,7 +99,9 @@ def test_what_is_never_sharded_though_asked_for(body: str, offered: bool) -> Non
             "`preds` is known by another name",
             id="two names",
         ),
-        pytest.param("", COUNT, "n = correct / len(val_loader.sampler)\n", "the sampler's length", id="a part's length"),
+        pytest.param(
+            "", COUNT, "n = correct / len(val_loader.sampler)\n", "the sampler's length", id="a part's length"
+        ),
         pytest.param("", COUNT, "n = correct / dist.get_world_size()\n", "number of processes already", id="by W"),
     ],
 )
