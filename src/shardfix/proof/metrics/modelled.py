@@ -32,8 +32,8 @@ def MODEL(name: str, *given: Any, **named: Any) -> Any:
     middle = 0.0 if unit else 1.0 if whole else 0.5  # that of the labels: differences have either sign
     kind = "unit" if unit else "normal"
     made = torch.stack([RANDOM(SEED(name, rows, i), shape, kind) + middle for i in range(number)])
-    for i in range(number):
-        if FIRSTS_IN(rows, i):
+    for i, first in enumerate(FIRSTS_IN(rows, number)):
+        if first:
             RIGHT(made[i], unit)
     return made - made.mean(0) if TRAINING[0] and number > 1 else made  # as a layer does that norms by its batch
 
@@ -50,16 +50,14 @@ def SEED(name: str, rows: list[Any], place: int) -> bytes:
     return name.encode() + b"".join(t[place].numpy().tobytes() for t in rows)
 
 
-def FIRSTS_IN(rows: list[Any], place: int) -> float:
-    """The number that one sample's input is of throughout, where it is one of the first samples; else 0."""
-    return max(
-        (
-            float(t[place].max())
-            for t in rows
-            if t[place].numel() > 1 and bool((t[place] == t[place].flatten()[0]).all()) and t[place].max() >= FIRSTS
-        ),
-        default=0.0,
-    )
+def FIRSTS_IN(rows: list[Any], number: int) -> list[float]:
+    """For each sample the number that its input is of throughout, where it is one of the first samples; else 0."""
+    found = [0.0] * number
+    for flat in (t.reshape(number, -1).double() for t in rows if t[0].numel() > 1):
+        same = (flat == flat[:, :1]).all(1) & (flat[:, 0] >= FIRSTS)
+        for place in same.nonzero().flatten().tolist():
+            found[place] = max(found[place], float(flat[place, 0]))
+    return found
 
 
 def RIGHT(row: Any, unit: bool) -> None:
@@ -146,9 +144,9 @@ class LAYERS(SEVERAL):
 
         rows, number = COLUMNS([*self.given, self.named])
         made = torch.stack([RANDOM(SEED(f"{self.name} layer", rows, i), (3, 5), "normal") for i in range(number)])
-        for i in range(number):
-            if FIRSTS_IN(rows, i):
-                made[i] = FIRSTS_IN(rows, i)
+        for i, first in enumerate(FIRSTS_IN(rows, number)):
+            if first:
+                made[i] = first
         return made
 
     def __iter__(self) -> Any:

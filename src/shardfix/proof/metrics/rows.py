@@ -5,6 +5,7 @@ Its names and those of ``stand_ins`` and ``modelled`` are one namespace there, s
 
 from __future__ import annotations
 
+import functools
 import zlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,9 +84,15 @@ TRAINING: list[bool] = [False]  # whether the model is left in training
 
 def RANDOM(seed: str | bytes, shape: tuple[int, ...], kind: str) -> Any:
     """Numbers that the seed decides: ``normal``, ``unit`` (0 to 1), ``whole`` (0, 1, 2) or ``truth`` (0.0, 1.0)."""
+    return DRAWN(seed if isinstance(seed, bytes) else seed.encode(), shape, kind).clone()
+
+
+@functools.lru_cache(maxsize=1 << 14)  # the same samples come in each run, and a generator for each is what takes long
+def DRAWN(seed: bytes, shape: tuple[int, ...], kind: str) -> Any:
+    """These numbers, which nobody may change."""
     import torch
 
-    generator = torch.Generator().manual_seed(zlib.crc32(seed if isinstance(seed, bytes) else seed.encode()))
+    generator = torch.Generator().manual_seed(zlib.crc32(seed))
     if kind == "normal":
         return torch.randn(shape, generator=generator)
     if kind == "unit":
