@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from itertools import takewhile
 
+from shardfix.codemods._in_vain import asks_for_another
 from shardfix.codemods._receivers import bound_within, receiver
 
 from shardfix.analysis.code.bindings import attribute_key
@@ -74,7 +75,8 @@ def tell_epoch(
     training = [loop for loop in loops.loops if not evaluates(site.module, loop.use.node)]
     if site.role != "eval" and not training:
         return Untold("SHD909", "the epoch loop only evaluates on this loader")
-    telling = {loop for call in site.told for loop in loops_around(site.module, call.call)}
+    calls = [call for call in site.told if not asks_for_another(site.module, call)]
+    telling = {loop for call in calls for loop in loops_around(site.module, call.call)}
     untold = [loop for loop in (loops.loops if site.role == "eval" else training) if loop.loop not in telling]
     return _all([tell_in(site, loop, told) for loop in untold])
 

@@ -75,6 +75,9 @@ def test_a_sampler_that_is_told_only_if_it_is_another_is_not_told(test: str, tol
     head = HEAD.replace("import DataLoader,", "import DataLoader, RandomSampler, SequentialSampler,")
     loop = f"for epoch in range(n):\n    if {test}:\n        sampler.set_epoch(epoch)\n    "
     assert codes(head + loop + BODY) == [[] if told else ["SHD401"]]
+    if not told:
+        begin, end = loop.split("    if ", 1)
+        assert edited(head + loop + BODY) == head + begin + "    " + TELL + "if " + end + BODY
 
 
 def test_a_sampler_that_is_told_unless_it_is_another_is_told() -> None:
