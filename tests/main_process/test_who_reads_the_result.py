@@ -144,6 +144,15 @@ def test_a_trainers_result_is_read_by_its_own_class(name: str, read: str, codes:
     assert [c.codes for c in plan(before + other + main_ + after).changes] == codes
 
 
+@pytest.mark.parametrize(("imports", "codes"), [("", [("SHD306",)]), ("import train\n", [])])
+def test_another_program_of_the_project_reads_its_own(imports: str, codes: list[tuple[str, ...]]) -> None:
+    text = next(p for p in HELD if p.name == "a trainer keeps the result for itself").text
+    reads = imports + "def show(trainer):\n    print(trainer.acc)\n\nshow(None)\n"
+    files = {"train.py": parse("train.py", text), "other.py": parse("other.py", reads)}
+    found = make_plan(link(files), ("train.py",), Options(sanitizer="off", unsafe=True))
+    assert [c.codes for c in found.changes] == codes
+
+
 @pytest.mark.parametrize("number", range(len(HELD)), ids=[p.name for p in HELD])
 def test_the_others_come_in_where_nobody_else_reads_it(number: int) -> None:
     assert [c.codes for c in plan(HELD[number].text).changes] == [("SHD306",)]

@@ -9,6 +9,7 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.programs.processes import distributed_test, every_guard
+from shardfix.analysis.programs.together import together
 
 TAKES = frozenset({"broadcast", "broadcast_object_list", "step"})
 _SENDS = frozenset({"broadcast", "broadcast_object_list"})
@@ -68,10 +69,11 @@ def _is_sent(module: Module, name: ast.AST) -> bool:
 
 def read_by_all(module: Module, attribute: ast.Attribute) -> ast.AST | None:
     """Where an attribute of that name is read by all ranks; None where one process alone reads it: where it sets it, or
-    under a condition on the rank. Of ``self`` it is one of the same class; of any other object it may be.
+    under a condition on the rank. Of ``self`` it is one of the same class; of any other object it may be, in what runs
+    with the file.
     """
     own = module.home(attribute)
-    for home in module.fellows:
+    for home in together(module):
         for load in home.attribute_loads.get(attribute.attr, ()):
             if not _of_another_class(own, attribute, home, load) and None in every_guard(home, load):
                 return load
