@@ -130,6 +130,16 @@ def test_what_is_kept_elsewhere(text: str) -> None:
             program("z = scale(y)", head="def scale(y):\n    out = []\n    out.append(y)\n    return out[0]\n"),
             id="its own list",
         ),
+        pytest.param(
+            program(
+                "",
+                "model = Net()",
+                " + torch.ones(1).item()",
+                "class Net(nn.Module):\n    def forward(self, x):\n        ids = beam.get()\n        for i in x:\n"
+                "            ids.data.copy_(x + 1)\n            ids = torch.cat((ids, x))\n        return x\n",
+            ),
+            id="a library's new tensor, filled by a model",
+        ),
     ],
 )
 def test_what_only_shows(text: str) -> None:

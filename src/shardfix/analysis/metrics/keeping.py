@@ -16,6 +16,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.called import functions_named, runs, wrapping
 from shardfix.analysis.metrics.mutations import changed_by, objects, roots
+from shardfix.analysis.metrics.plain_calls import of_library
 from shardfix.analysis.metrics.sharing import IS, Sharing, sharing_of
 from shardfix.analysis.metrics.stored import is_settings
 from shardfix.analysis.programs.together import together
@@ -108,6 +109,7 @@ class Keeping:
         depth: int = 0,
     ) -> None:
         named = node if isinstance(node, ast.Attribute) and stored else changed
+        given = False  # by a call: what a library's function gives is new
         if isinstance(node, ast.Call) and last_name(node.func) in ("setattr", "__setattr__"):
             key = next((a for a in node.args if isinstance(a, ast.Constant)), None)
             if key is not None and isinstance(key.value, str):
@@ -119,7 +121,7 @@ class Keeping:
             if isinstance(named, ast.Call):
                 if not isinstance(named.func, ast.Attribute):
                     break
-                named = named.func
+                named, given = named.func, True
             named = named.value
         added = not stored
         if stored and _is_constant(module, node):
@@ -137,7 +139,7 @@ class Keeping:
             for d in module.bindings.reaching(named) if depth < _DEPTH else ():  # `mem = self.mem; mem.append(x)`
                 if d.value is not None and isinstance(d.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                     self._note(module, node, d.value, False, cls, own, depth + 1)
-        elif isinstance(named, ast.Name):
+        elif isinstance(named, ast.Name) and not (given and of_library(module.qualify(named))):
             for place in _defined(module, named):
                 known = self.names.get(place)
                 self.names[place] = Kept(None, added or (known is not None and known.added))
