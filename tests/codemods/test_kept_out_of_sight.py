@@ -135,8 +135,8 @@ def test_what_is_kept_elsewhere(text: str) -> None:
                 "",
                 "model = Net()",
                 " + torch.ones(1).item()",
-                "class Net(nn.Module):\n    def forward(self, x):\n        ids = beam.get()\n        for i in x:\n"
-                "            ids.data.copy_(x + 1)\n            ids = torch.cat((ids, x))\n        return x\n",
+                "class Net(nn.Module):\n    def forward(self, x):\n        for i in x:\n            ids = beam.get()\n"
+                "            ids = torch.cat((ids, x))\n            ids.data.copy_(i)\n        return x\n",
             ),
             id="a library's new tensor, filled by a model",
         ),
