@@ -115,6 +115,11 @@ def test_a_failure_that_the_program_gets_over_at_its_end(handler: str, expected:
     assert codes(HEAD.format("") + MAIN + f"try:\n    main()\n{handler}") == [[expected]]
 
 
+def test_an_import_that_may_fail_gets_over_nothing_else() -> None:
+    optional = "try:\n    import apex\nexcept Exception:\n    apex = None\n"
+    assert codes(optional + HEAD.format("") + MAIN + "main()\n") == [["SHD305"]]
+
+
 @pytest.mark.parametrize(
     ("end", "expected"),
     [

@@ -123,12 +123,17 @@ def _gets_over(module: Module, raised: ast.Raise) -> bool:
 
 
 def _outermost(home: Module) -> tuple[ast.ExceptHandler, ...]:
-    """The handlers of a file's top level."""
+    """The handlers of a file's top level that a call is under: what only imports runs nothing of the program."""
     found = _HANDLERS.get(home)
     if found is None:
         handlers = (n for n in walk(home.tree) if isinstance(n, ast.ExceptHandler)) if "except" in home.text else ()
-        found = _HANDLERS[home] = tuple(h for h in handlers if home.function(h) is None)
+        found = _HANDLERS[home] = tuple(h for h in handlers if home.function(h) is None and _is_over_a_call(home, h))
     return found
+
+
+def _is_over_a_call(home: Module, handler: ast.ExceptHandler) -> bool:
+    tried: list[ast.stmt] = getattr(home.parents.get(handler), "body", [])
+    return any(isinstance(n, ast.Call) for s in tried for n in walk(s))
 
 
 def _caught(handler: ast.ExceptHandler) -> set[str]:
