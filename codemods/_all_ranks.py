@@ -15,9 +15,9 @@ from shardfix.analysis.code.spelling import below_imports, free_name, spell_dist
 from shardfix.analysis.loops.conditions import Guard, turned
 from shardfix.analysis.loops.dividing import Closed
 from shardfix.analysis.loops.letting_in import Kept, LetIn, Wait, let_in
-from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.programs.groups import group_at
+from shardfix.analysis.ranks.coming import stays_away
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import (
     AddImport,

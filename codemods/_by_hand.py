@@ -11,8 +11,8 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.own import own_nodes
 from shardfix.analysis.code.tree import returns_of
-from shardfix.analysis.metrics.stored import Stored
 from shardfix.analysis.programs.processes import is_world_size
+from shardfix.analysis.state.stored import Stored
 
 _FILLS = frozenset({"append", "extend", "update", "add"})
 _DEPTH = 3  # functions that what was gathered is handed through

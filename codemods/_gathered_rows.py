@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.collation import may_pad
-from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.gathering import Gathering
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.model import Change
 from shardfix.analysis.programs.regimes import is_accelerator
+from shardfix.analysis.ranks.coming import stays_away
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import Edit, InsertStatements, WrapExpression
 

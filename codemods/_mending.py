@@ -16,11 +16,9 @@ from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER
 from shardfix.analysis.code.spelling import below_imports
 from shardfix.analysis.loaders.items import drawn
 from shardfix.analysis.metrics.collation import gives_lists, may_pad
-from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.lengths import measured, shown
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.ordering import by_order
-from shardfix.analysis.metrics.origins import Origin, origins
 from shardfix.analysis.metrics.reread import reread
 from shardfix.analysis.metrics.single import takes_one, understand_single
 from shardfix.analysis.metrics.splits import drawn_anew
@@ -31,7 +29,9 @@ from shardfix.analysis.model import Evidence, Location
 from shardfix.analysis.programs.groups import group_at
 from shardfix.analysis.programs.processes import is_world_size
 from shardfix.analysis.programs.started import buffers_apart
+from shardfix.analysis.ranks.coming import stays_away
 from shardfix.analysis.sites import Site
+from shardfix.analysis.state.origins import Origin, origins
 from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
 
 EVALUATION = "shardfix_evaluation"

@@ -13,13 +13,13 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.spelling import below_imports
 from shardfix.analysis.loaders.flow import Use
 from shardfix.analysis.loops.evaluation import is_reduction
-from shardfix.analysis.metrics.coming import stays_away
 from shardfix.analysis.metrics.entries import is_number
 from shardfix.analysis.metrics.inside import has_part_of_others, made_of_other_ranks
 from shardfix.analysis.metrics.model import Accumulator, Metric
 from shardfix.analysis.metrics.understanding import understand
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.model import Change
+from shardfix.analysis.ranks.coming import stays_away
 from shardfix.analysis.sites import Site
 from shardfix.rewrite.edits import AddImport, Edit, InsertStatements, WrapExpression
 

@@ -15,7 +15,7 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.drawing import draws
+from shardfix.analysis.state.drawing import draws
 
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

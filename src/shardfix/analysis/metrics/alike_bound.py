@@ -10,7 +10,8 @@ from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.alike_names import (
+from shardfix.analysis.programs.processes import is_rank
+from shardfix.analysis.ranks.alike_names import (
     AGREED,
     CHANGES,
     COUNTERS,
@@ -23,13 +24,12 @@ from shardfix.analysis.metrics.alike_names import (
     SETTINGS,
     SHOWS,
 )
-from shardfix.analysis.metrics.launching import is_command
-from shardfix.analysis.metrics.running import what_runs
-from shardfix.analysis.metrics.steps import steps
-from shardfix.analysis.programs.processes import is_rank
+from shardfix.analysis.ranks.launching import is_command
+from shardfix.analysis.ranks.running import what_runs
+from shardfix.analysis.ranks.steps import steps
 
 if TYPE_CHECKING:
-    from shardfix.analysis.metrics.alike import Alike
+    from shardfix.analysis.ranks.alike import Alike
 
 _Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -10,7 +10,7 @@ from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.evaluation import gives_all_the_same
 from shardfix.analysis.metrics.alike_bound import kept
 from shardfix.analysis.metrics.alike_held import put_alike, schedules, unchanged
-from shardfix.analysis.metrics.alike_names import (
+from shardfix.analysis.ranks.alike_names import (
     DEPTH,
     DRAWN,
     LOOKS,
@@ -20,12 +20,12 @@ from shardfix.analysis.metrics.alike_names import (
     PURE,
     READS,
 )
-from shardfix.analysis.metrics.going_by_rank import goes_by_rank
-from shardfix.analysis.metrics.running import what_runs
-from shardfix.analysis.metrics.steps import steps
+from shardfix.analysis.ranks.going_by_rank import goes_by_rank
+from shardfix.analysis.ranks.running import what_runs
+from shardfix.analysis.ranks.steps import steps
 
 if TYPE_CHECKING:
-    from shardfix.analysis.metrics.alike import Alike
+    from shardfix.analysis.ranks.alike import Alike
 
 
 def called(alike: Alike, call: ast.Call, depth: int) -> bool:

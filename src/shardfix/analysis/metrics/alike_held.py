@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.alike_bound import alike_here, defined, used
-from shardfix.analysis.metrics.alike_names import (
+from shardfix.analysis.ranks.alike_names import (
     CHANGES,
     COUNTERS,
     DEPTH,
@@ -17,11 +17,11 @@ from shardfix.analysis.metrics.alike_names import (
     READS,
     SETTINGS,
 )
-from shardfix.analysis.metrics.going_by_rank import goes_by_rank
-from shardfix.analysis.metrics.steps import steps
+from shardfix.analysis.ranks.going_by_rank import goes_by_rank
+from shardfix.analysis.ranks.steps import steps
 
 if TYPE_CHECKING:
-    from shardfix.analysis.metrics.alike import Alike
+    from shardfix.analysis.ranks.alike import Alike
 
 
 def attribute(alike: Alike, node: ast.Attribute, depth: int) -> bool:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.metrics.alike_bound import reached, set_within
-from shardfix.analysis.metrics.alike_names import (
+from shardfix.analysis.ranks.alike_names import (
     DEPTH,
     ITSELF,
 )
-from shardfix.analysis.metrics.steps import steps
+from shardfix.analysis.ranks.steps import steps
 
 if TYPE_CHECKING:
-    from shardfix.analysis.metrics.alike import Alike
+    from shardfix.analysis.ranks.alike import Alike
 
 
 def is_there(alike: Alike, node: ast.expr, depth: int) -> bool:

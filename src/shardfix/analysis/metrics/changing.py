@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.altering import alters_argument
 from shardfix.analysis.metrics.methods import applied
 from shardfix.analysis.metrics.quantities import ROWS, Value, operated, unknown
+from shardfix.analysis.state.altering import alters_argument
 
 if TYPE_CHECKING:
     from shardfix.analysis.metrics.values import Values

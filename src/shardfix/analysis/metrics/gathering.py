@@ -12,22 +12,22 @@ from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import mentions, names_bound, root_of
 from shardfix.analysis.loops.evaluation import gathers_itself, is_reduction
 from shardfix.analysis.loops.leaving import instead_of
-from shardfix.analysis.metrics.altering import alters, changes_within
 from shardfix.analysis.metrics.averages import averaged
-from shardfix.analysis.metrics.drawing import draws
 from shardfix.analysis.metrics.each_step import averaged_value
 from shardfix.analysis.metrics.entries import added_by, is_number
-from shardfix.analysis.metrics.forwards import carries, forwards, learns
 from shardfix.analysis.metrics.growing import chosen, first_or_joined, joined, joined_later, rowwise, squeezed, summands
 from shardfix.analysis.metrics.meters import Meter
 from shardfix.analysis.metrics.model import Gathered, Obstacle
-from shardfix.analysis.metrics.mutations import is_definition, root_name
 from shardfix.analysis.metrics.quantities import Value, short
 from shardfix.analysis.metrics.reread import OVERWRITTEN, opened_by_all
-from shardfix.analysis.metrics.sharing import Sharing, names_of
 from shardfix.analysis.metrics.showing import only_shows, shows
-from shardfix.analysis.metrics.telling import moves_a_clock, told
 from shardfix.analysis.metrics.values import Values
+from shardfix.analysis.state.altering import alters, changes_within
+from shardfix.analysis.state.drawing import draws
+from shardfix.analysis.state.forwards import carries, forwards, learns
+from shardfix.analysis.state.mutations import is_definition, root_name
+from shardfix.analysis.state.sharing import Sharing, names_of
+from shardfix.analysis.state.telling import moves_a_clock, told
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,7 +10,7 @@ from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.metrics.model import Accumulator, Metric, Obstacle
 from shardfix.analysis.metrics.modes import may_train
 from shardfix.analysis.metrics.understanding import understand
-from shardfix.analysis.metrics.waiting import waits
+from shardfix.analysis.ranks.waiting import waits
 
 _TRAINS = "the model is not seen to be set to evaluation, and in training what it gives may be drawn"
 

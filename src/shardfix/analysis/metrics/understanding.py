@@ -11,22 +11,22 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loops.epochs import is_enumerated
-from shardfix.analysis.metrics.altering import hooked
 from shardfix.analysis.metrics.beginnings import is_empty, is_number, is_zero
 from shardfix.analysis.metrics.begun import begun_before
-from shardfix.analysis.metrics.called import handed_on
 from shardfix.analysis.metrics.entries import only_summed
 from shardfix.analysis.metrics.gathering import Gathering, Write
 from shardfix.analysis.metrics.growing import none_test
-from shardfix.analysis.metrics.kept_reads import kept_out_of_sight
 from shardfix.analysis.metrics.lengths import reckoned_before, shown
 from shardfix.analysis.metrics.model import Accumulator, Gathered, Metric, Obstacle
 from shardfix.analysis.metrics.modes import may_train, trains_inside
-from shardfix.analysis.metrics.operators import changed_by_an_operator
 from shardfix.analysis.metrics.rounding import rounds
-from shardfix.analysis.metrics.telling import asked_behind
 from shardfix.analysis.metrics.values import Values
 from shardfix.analysis.programs.processes import is_world_size
+from shardfix.analysis.state.altering import hooked
+from shardfix.analysis.state.called import handed_on
+from shardfix.analysis.state.kept_reads import kept_out_of_sight
+from shardfix.analysis.state.operators import changed_by_an_operator
+from shardfix.analysis.state.telling import asked_behind
 
 _AROUND = frozenset({"enumerate", "tqdm", "track", "progress_bar", "log_every", "iter", "list", "Bar", "Progbar"})
 _LAST = frozenset({"median", "avg", "value", "max", "val", "deque"})

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.unread import ALONE, is_read
 from shardfix.analysis.programs.processes import is_rank, is_world_size, main_process_guard
+from shardfix.analysis.state.unread import ALONE, is_read
 
 _DISTRIBUTED = "torch.distributed."
 # What of torch.distributed neither combines nor sends anything.

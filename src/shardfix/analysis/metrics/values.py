@@ -13,7 +13,6 @@ from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.metrics.changing import changed_in_place, is_list
 from shardfix.analysis.metrics.each_step import averaged_value
-from shardfix.analysis.metrics.forwards import mixes
 from shardfix.analysis.metrics.losses import loss_of
 from shardfix.analysis.metrics.methods import CLOCKS, function_value, method_value
 from shardfix.analysis.metrics.networks import along_the_last, gives_rows
@@ -34,6 +33,7 @@ from shardfix.analysis.metrics.quantities import (
     unknown,
 )
 from shardfix.analysis.metrics.turns import bound, comprehended, goes_through_batch, iterated
+from shardfix.analysis.state.forwards import mixes
 
 _LOOPS = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)

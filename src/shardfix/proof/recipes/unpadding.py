@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from importlib import resources
 
-from shardfix.analysis.metrics.waiting import waits
+from shardfix.analysis.ranks.waiting import waits
 from shardfix.analysis.sites import Site
 from shardfix.proof.recipes.regime import call, name
 from shardfix.proof.recipes.slice import assign

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.metrics.plain_calls import of_library
+from shardfix.analysis.state.plain_calls import of_library
 
 OUTER = "<outer>"  # the root of an object that no name of its own stands for, as a class: `type(self)`
 

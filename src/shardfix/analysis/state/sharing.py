@@ -12,7 +12,7 @@ from shardfix.analysis.code.calling import Function, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import returns_of
-from shardfix.analysis.metrics.mutations import OUTER, objects, roots
+from shardfix.analysis.state.mutations import OUTER, objects, roots
 
 NOTHING, HOLDS, IS = 0, 1, 2  # of an expression: it is an object of its own, it holds one that is not, it is one
 

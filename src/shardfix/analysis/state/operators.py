@@ -9,9 +9,9 @@ from shardfix.analysis.code.bindings import parameters
 from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.metrics.altering import changes
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.sharing import IS
+from shardfix.analysis.state.altering import changes
+from shardfix.analysis.state.sharing import IS
 
 _NAMED = frozenset({"__call__", "__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__"})
 _ATTRIBUTES = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__delattr__"})

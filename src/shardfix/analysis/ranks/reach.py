@@ -16,14 +16,14 @@ from shardfix.analysis.code.names import last_name
 from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.metrics.losses import near
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.plain_calls import (
+from shardfix.analysis.ranks.sending import DDP, sends_later
+from shardfix.analysis.state.plain_calls import (
     hides,
     is_plain_method,
     of_library,
     runs_text,
     sends,
 )
-from shardfix.analysis.metrics.sending import DDP, sends_later
 
 _RUN = ("forward", "__call__")
 _ON = frozenset({"enable_grad", "set_grad_enabled"})

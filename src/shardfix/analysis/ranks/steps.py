@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import calls_within, children, walk
-from shardfix.analysis.metrics.ending import EndKind, end_of, gives_up, may_end, sets_a_timer
 from shardfix.analysis.programs.processes import distributed_test
+from shardfix.analysis.ranks.ending import EndKind, end_of, gives_up, may_end, sets_a_timer
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _Loop = (ast.For, ast.AsyncFor, ast.While)

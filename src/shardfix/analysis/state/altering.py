@@ -11,9 +11,9 @@ from shardfix.analysis.code.bindings import parameters
 from shardfix.analysis.code.calling import Function, default_of
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.called import runs
-from shardfix.analysis.metrics.mutations import changed_by, is_definition, is_function, root_name
-from shardfix.analysis.metrics.sharing import HOLDS, IS, MUTABLE, Sharing, sharing_of
+from shardfix.analysis.state.called import runs
+from shardfix.analysis.state.mutations import changed_by, is_definition, is_function, root_name
+from shardfix.analysis.state.sharing import HOLDS, IS, MUTABLE, Sharing, sharing_of
 
 if TYPE_CHECKING:
     from shardfix.analysis.metrics.values import Values

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from shardfix.analysis.code.calling import argument_of, instance_classes
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import arguments_of, first_name, last_name
-from shardfix.analysis.metrics.keeping import adds_up_what_it_reads
 from shardfix.analysis.metrics.losses import near
+from shardfix.analysis.state.keeping import adds_up_what_it_reads
 
 _WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel", "compile", "convert_sync_batchnorm", "to"})
 _WRAPPERS_ON = frozenset({"to", "cuda", "eval", "cpu", "half", "float", "train", "requires_grad_"})

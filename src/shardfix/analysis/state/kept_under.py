@@ -11,8 +11,8 @@ from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.objects import family, field_of
-from shardfix.analysis.metrics.stored import Stored, is_settings
 from shardfix.analysis.programs.together import together
+from shardfix.analysis.state.stored import Stored, is_settings
 
 _DEPTH = 4  # calls of calls
 

@@ -13,11 +13,11 @@ from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
 from shardfix.analysis.code.tree import walk
-from shardfix.analysis.metrics.keeping import MADE_BY, Keeping, Kept, keeping, run_by
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.mutations import objects, root_name
-from shardfix.analysis.metrics.stored import is_settings
 from shardfix.analysis.programs.together import together
+from shardfix.analysis.state.keeping import MADE_BY, Keeping, Kept, keeping, run_by
+from shardfix.analysis.state.mutations import objects, root_name
+from shardfix.analysis.state.stored import is_settings
 
 _REPEATS = (ast.For, ast.AsyncFor, ast.While)
 _BATCHES = re.compile(r"load|data|iter|batch|epoch|range|sample", re.IGNORECASE)  # words of what is gone through

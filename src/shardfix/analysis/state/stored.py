@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.going_by_rank import goes_by_rank
 from shardfix.analysis.programs.together import together
+from shardfix.analysis.ranks.going_by_rank import goes_by_rank
 
 _SETTINGS = re.compile(
     r"(?i)(^|[._(])(args?|arguments|cfgs?|configs?|conf|opts?|options?|flags|hparams|hps?|params|settings)$"

@@ -6,7 +6,7 @@ import ast
 import re
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.metrics.steps import Step
+from shardfix.analysis.ranks.steps import Step
 
 
 def fails_everywhere(module: Module, step: Step) -> bool:

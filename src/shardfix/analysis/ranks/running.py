@@ -11,10 +11,10 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.objects import attribute_loads, imported_loads
 from shardfix.analysis.code.tree import walk
-from shardfix.analysis.metrics.launching import Start, is_command, of_command, started_by
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.stored import is_settings
 from shardfix.analysis.programs.together import together
+from shardfix.analysis.ranks.launching import Start, is_command, of_command, started_by
+from shardfix.analysis.state.stored import is_settings
 
 _Def = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Decorators under which a call of a function runs it, once and on every rank.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardfix.analysis.code.bindings import parameters
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.metrics.going_by_rank import differs
+from shardfix.analysis.ranks.going_by_rank import differs
 
 _SPAWN = frozenset({"spawn", "start_processes"})  # they give each process its number first
 _LAUNCHERS = frozenset({"notebook_launcher", "debug_launcher", "elastic_launch"})

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of
 from shardfix.analysis.loops.single import of_one_process
-from shardfix.analysis.metrics.alike import Alike
-from shardfix.analysis.metrics.callees import runs_the_same
-from shardfix.analysis.metrics.catching import fails_everywhere
-from shardfix.analysis.metrics.going_by_rank import differs
-from shardfix.analysis.metrics.running import what_runs
-from shardfix.analysis.metrics.steps import Step, ends_inside, steps
-from shardfix.analysis.metrics.stored import Stored
+from shardfix.analysis.ranks.alike import Alike
+from shardfix.analysis.ranks.callees import runs_the_same
+from shardfix.analysis.ranks.catching import fails_everywhere
+from shardfix.analysis.ranks.going_by_rank import differs
+from shardfix.analysis.ranks.running import what_runs
+from shardfix.analysis.ranks.steps import Step, ends_inside, steps
+from shardfix.analysis.state.stored import Stored
 
 _DEPTH = 8  # callers of callers
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

@@ -12,7 +12,7 @@ from shardfix.analysis.code.calling import Function, arguments_given
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.code.tree import returns_of
-from shardfix.analysis.metrics.mutations import CHANGES, is_function
+from shardfix.analysis.state.mutations import CHANGES, is_function
 
 _CONSTRUCTORS = ("__new__", "__post_init__")
 

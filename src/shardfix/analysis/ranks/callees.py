@@ -6,9 +6,9 @@ import ast
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of
-from shardfix.analysis.metrics.alike import Alike
 from shardfix.analysis.metrics.alike_bound import reached
-from shardfix.analysis.metrics.going_by_rank import goes_by_rank
+from shardfix.analysis.ranks.alike import Alike
+from shardfix.analysis.ranks.going_by_rank import goes_by_rank
 
 _DEPTH = 6
 

@@ -9,8 +9,8 @@ from shardfix.analysis.loops.evaluation import is_reduction
 from shardfix.analysis.metrics.losses import near
 from shardfix.analysis.metrics.model import Obstacle
 from shardfix.analysis.metrics.modes import may_train
-from shardfix.analysis.metrics.plain_calls import sends, shows_synced_norm, waiting_model
-from shardfix.analysis.metrics.reach import Reach
+from shardfix.analysis.ranks.reach import Reach
+from shardfix.analysis.state.plain_calls import sends, shows_synced_norm, waiting_model
 
 _OF_DATA = ("__getitem__", "__getitems__", "__iter__", "__len__")
 

@@ -15,10 +15,10 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.accumulation import mentions
 from shardfix.analysis.metrics.model import Obstacle
-from shardfix.analysis.metrics.mutations import is_change, is_definition, root_name
 from shardfix.analysis.metrics.networks import gives_rows
-from shardfix.analysis.metrics.plain_calls import is_plain_method, of_library
 from shardfix.analysis.metrics.reread import writes_a_file
+from shardfix.analysis.state.mutations import is_change, is_definition, root_name
+from shardfix.analysis.state.plain_calls import is_plain_method, of_library
 
 _MODES = frozenset(
     {"train", "eval", "cpu", "cuda", "half", "float", "parameters", "named_parameters", "state_dict", "zero_grad"}

@@ -19,10 +19,10 @@ from shardfix.analysis.code.objects import named_fields
 from shardfix.analysis.loaders.known_calls import ITERATES, PROGRESS
 from shardfix.analysis.loaders.rebinding import always_before
 from shardfix.analysis.loaders.uses import ANY, ITERATOR, Selector, State
-from shardfix.analysis.metrics.containers import DISPLAYS, changes, items
-from shardfix.analysis.metrics.kept_under import kept_under, runs
-from shardfix.analysis.metrics.stored import Stored
 from shardfix.analysis.programs.accelerators import is_prepare
+from shardfix.analysis.state.containers import DISPLAYS, changes, items
+from shardfix.analysis.state.kept_under import kept_under, runs
+from shardfix.analysis.state.stored import Stored
 
 _LIMIT = 600  # values of values
 _ITSELF = frozenset({"sanitize", "unpadded"})

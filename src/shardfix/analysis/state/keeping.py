@@ -14,12 +14,12 @@ from shardfix.analysis.code.bindings import parameters
 from shardfix.analysis.code.calling import Function
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.called import functions_named, runs, wrapping
-from shardfix.analysis.metrics.mutations import changed_by, objects, roots
-from shardfix.analysis.metrics.plain_calls import of_library
-from shardfix.analysis.metrics.sharing import IS, Sharing, sharing_of
-from shardfix.analysis.metrics.stored import is_settings
 from shardfix.analysis.programs.together import together
+from shardfix.analysis.state.called import functions_named, runs, wrapping
+from shardfix.analysis.state.mutations import changed_by, objects, roots
+from shardfix.analysis.state.plain_calls import of_library
+from shardfix.analysis.state.sharing import IS, Sharing, sharing_of
+from shardfix.analysis.state.stored import is_settings
 
 _RUN = frozenset({"forward", "__call__", "__getitem__", "__getitems__", "__iter__", "__next__", "emit", "write"})
 _GIVEN_TO = frozenset({"collate_fn", "worker_init_fn", "transform", "target_transform"})
