@@ -9,7 +9,7 @@ from shardfix.codemods._findings import refuse
 
 from shardfix.analysis.code.module import Module, is_false
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, last_name
-from shardfix.analysis.loaders.library_samplers import in_order_unless_told, shares_out
+from shardfix.analysis.loaders.known_samplers import in_order_unless_told, shares_out
 from shardfix.analysis.loaders.samplers import Arm
 from shardfix.analysis.model import Finding
 from shardfix.analysis.sites import Site

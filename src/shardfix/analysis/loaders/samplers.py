@@ -15,7 +15,7 @@ from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import DISTRIBUTED_SAMPLER, SAMPLER_KINDS, last_name
 from shardfix.analysis.loaders.called_with import Run, Runs, given, left_out, settled, undecided
 from shardfix.analysis.loaders.datasets import class_cuts
-from shardfix.analysis.loaders.library_samplers import shares_out
+from shardfix.analysis.loaders.known_samplers import shares_out
 from shardfix.analysis.loaders.members import entries, items_of, members
 from shardfix.analysis.loops.spoken import role_of_name
 from shardfix.analysis.programs.processes import distributed_test, is_rank, is_world_size, main_process_guard
