@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.metrics.alike_bound import kept, named, reached
-from shardfix.analysis.metrics.alike_calls import called, gives
-from shardfix.analysis.metrics.alike_held import attribute, item
-from shardfix.analysis.metrics.alike_there import has, is_there
 from shardfix.analysis.programs.processes import distributed_test, is_main_test, is_rank, is_world_size
+from shardfix.analysis.ranks.alike_bound import kept, named, reached
+from shardfix.analysis.ranks.alike_calls import called, gives
+from shardfix.analysis.ranks.alike_held import attribute, item
 from shardfix.analysis.ranks.alike_names import DEPTH
+from shardfix.analysis.ranks.alike_there import has, is_there
 from shardfix.analysis.ranks.catching import caught_by, fails_everywhere
 from shardfix.analysis.ranks.going_by_rank import differs, goes_by_rank
 from shardfix.analysis.ranks.steps import Step

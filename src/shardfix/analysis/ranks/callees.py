@@ -6,8 +6,8 @@ import ast
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.calling import argument_of
-from shardfix.analysis.metrics.alike_bound import reached
 from shardfix.analysis.ranks.alike import Alike
+from shardfix.analysis.ranks.alike_bound import reached
 from shardfix.analysis.ranks.going_by_rank import goes_by_rank
 
 _DEPTH = 6

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.names import last_name
-from shardfix.analysis.metrics.alike_bound import reached, set_within
+from shardfix.analysis.ranks.alike_bound import reached, set_within
 from shardfix.analysis.ranks.alike_names import (
     DEPTH,
     ITSELF,

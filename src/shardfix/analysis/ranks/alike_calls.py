@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.names import arguments_of, last_name
 from shardfix.analysis.loops.evaluation import gives_all_the_same
-from shardfix.analysis.metrics.alike_bound import kept
-from shardfix.analysis.metrics.alike_held import put_alike, schedules, unchanged
+from shardfix.analysis.ranks.alike_bound import kept
+from shardfix.analysis.ranks.alike_held import put_alike, schedules, unchanged
 from shardfix.analysis.ranks.alike_names import (
     DEPTH,
     DRAWN,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardfix.analysis.code.module import Module
 from shardfix.analysis.code.names import arguments_of, last_name
-from shardfix.analysis.metrics.alike_bound import alike_here, defined, used
+from shardfix.analysis.ranks.alike_bound import alike_here, defined, used
 from shardfix.analysis.ranks.alike_names import (
     CHANGES,
     COUNTERS,
