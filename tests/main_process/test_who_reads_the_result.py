@@ -153,6 +153,16 @@ def test_another_program_of_the_project_reads_its_own(imports: str, codes: list[
     assert [c.codes for c in found.changes] == codes
 
 
+@pytest.mark.parametrize(
+    ("made", "codes"),
+    [("args.each * max(1, args.gpus)", [("SHD306",)]), ("correct / total", [])],
+    ids=["of settings", "of the result"],
+)
+def test_a_setting_that_the_evaluation_makes_is_no_result(made: str, codes: list[tuple[str, ...]]) -> None:
+    evaluate = EVALUATE.replace("    return", f"    args.batch = {made}\n    return")
+    assert [c.codes for c in plan(main(ALONE + "        print(args.batch)\n", evaluate)).changes] == codes
+
+
 @pytest.mark.parametrize("number", range(len(HELD)), ids=[p.name for p in HELD])
 def test_the_others_come_in_where_nobody_else_reads_it(number: int) -> None:
     assert [c.codes for c in plan(HELD[number].text).changes] == [("SHD306",)]

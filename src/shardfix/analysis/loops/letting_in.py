@@ -24,6 +24,7 @@ from shardfix.analysis.programs.processes import (
     is_not_main_test,
     name_of,
 )
+from shardfix.analysis.state.stored import is_settings
 
 _DEPTH = 6
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -314,7 +315,7 @@ class _Ways:
         for divided, guard in self.divided:
             if self._is_body(divided):
                 for d in list(divided.module.bindings.definitions):
-                    if d.statement in divided.shared and isinstance(d.node, ast.Attribute):
+                    if d.statement in divided.shared and isinstance(d.node, ast.Attribute) and not _is_setting(d):
                         self._attribute(d.node, d.key)
             elif guard.statement in self.guards:
                 for d in list(divided.module.bindings.definitions):
@@ -416,6 +417,16 @@ class _Ways:
                     self._outside(module, reader, d.key, depth)
             return
         self._outside(module, call, ast.unparse(call.func), depth)
+
+
+def _is_setting(d: Definition) -> bool:
+    """Whether a setting is made of settings alone, of no result: ``args.batch = args.each * max(1, args.gpus)``."""
+    if not isinstance(d.node, ast.Attribute) or d.value is None or not is_settings(d.node.value):
+        return False
+    called = {n.func for n in ast.walk(d.value) if isinstance(n, ast.Call)}
+    names = [n for n in ast.walk(d.value) if isinstance(n, ast.Name)]
+    plain = all(isinstance(f, ast.Name) and f.id in ("max", "min", "int") for f in called)
+    return plain and all(n in called or is_settings(n) for n in names)
 
 
 def _side(module: Module, call: ast.Call) -> bool | None:
