@@ -17,13 +17,13 @@ from shardfix.codemods._plain_loader import (
     paths,
     written,
 )
-from shardfix.codemods._shuffling import intended_shuffle, is_none, is_one, own_argument, paired_assignments, unmovable
+from shardfix.codemods._shuffling import intended_shuffle, is_one, own_argument, paired_assignments, unmovable
 from shardfix.codemods._telling import sampler_arms
 from shardfix.codemods._unused import Taken
 
 from shardfix.analysis.code.bindings import Definition
 from shardfix.analysis.code.module import is_false
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import is_none, last_name
 from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Evidence, Finding, Options, Tier
 from shardfix.analysis.sites import Site

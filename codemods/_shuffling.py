@@ -10,6 +10,7 @@ from shardfix.codemods._unused import pure
 
 from shardfix.analysis.code.bindings import Definition, attribute_key
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import is_none
 from shardfix.analysis.loaders.samplers import Arm, same_expression
 from shardfix.analysis.model import Finding
 from shardfix.analysis.sites import Site
@@ -30,10 +31,6 @@ def is_one(module: Module, value: ast.expr | None, depth: int = 0) -> bool:
     return bool(found) and all(
         d.kind == "assign" and d.index is None and is_one(module, d.value, depth + 1) for d in found
     )
-
-
-def is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def intended_shuffle(site: Site, arm: Arm, shuffle: ast.expr | None) -> str | None:

@@ -120,3 +120,8 @@ def first_name(node: ast.AST | None) -> str:
 def arguments_of(call: ast.Call) -> list[ast.expr]:
     """The values that a call is given."""
     return [*call.args, *(k.value for k in call.keywords)]
+
+
+def is_none(node: ast.AST | None) -> bool:
+    """Whether an expression is ``None`` as it is written."""
+    return isinstance(node, ast.Constant) and node.value is None

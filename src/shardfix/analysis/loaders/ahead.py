@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import DATA_LOADER
+from shardfix.analysis.code.names import DATA_LOADER, arguments_of
 from shardfix.analysis.loaders.flow import Flow, Use
 from shardfix.analysis.loaders.samplers import arms
 
@@ -122,9 +122,5 @@ def replaced_before(module: Module, flow: Flow, taker: ast.AST, use: Use) -> boo
         made = {d for d in bound if d.statement is statement}
         return n.lineno > (test.end_lineno or test.lineno) and bool(made) and bound - made <= before
 
-    handed = [[a for a in _given(c) if a in flow.aliases] for c in use.calls]
+    handed = [[a for a in arguments_of(c) if a in flow.aliases] for c in use.calls]
     return any(given and all(replaced(n) for n in given) for given in ([use.value], *handed))
-
-
-def _given(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(k.value for k in call.keywords)]

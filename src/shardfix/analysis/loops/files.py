@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardfix.analysis.code.calling import argument_of
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import arguments_of, last_name
+from shardfix.analysis.code.names import arguments_of, is_none, last_name
 from shardfix.analysis.loops.effects import effects
 
 _DEPTH = 6
@@ -129,7 +129,7 @@ def _names(module: Module, path: ast.expr, depth: int) -> list[_Name]:
     for d in found:
         if d.kind == "assign" and d.index is None and d.value is not None:
             home = module.home(d.value)
-            names += [] if _is_none(d.value) else _names(home, d.value, depth + 1)
+            names += [] if is_none(d.value) else _names(home, d.value, depth + 1)
         elif d.kind == "parameter" and isinstance(d.scope, _Functions):
             for call in module.callers(d.scope):
                 given = argument_of(module, d.scope, call, d.key)
@@ -151,10 +151,6 @@ def _of_parts(parts: list[str | None]) -> _Name:
 
 def _has_folder(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and "/" in node.value
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 __all__ = ["may_meet"]

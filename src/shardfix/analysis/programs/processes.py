@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.code.module import Module
-from shardfix.analysis.code.names import last_name
+from shardfix.analysis.code.names import is_none, last_name
 from shardfix.analysis.code.objects import imported_loads
 
 _RANKS = frozenset(
@@ -294,7 +294,7 @@ def _meaning(module: Module, test: ast.expr) -> ast.expr:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _meaning(module, test.operand)
         return test if inner is test.operand else ast.UnaryOp(ast.Not(), inner)
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_none(test.comparators[0]):
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and is_none(test.comparators[0]):
         there = _held(module, test.left)
         if there is not None and isinstance(test.ops[0], (ast.IsNot, ast.NotEq)):
             return there
@@ -320,11 +320,7 @@ def _held(module: Module, node: ast.expr) -> ast.expr | None:
     value = found[0].value if len(found) == 1 and found[0].kind == "assign" and found[0].index is None else None
     if not isinstance(value, ast.IfExp) or not is_main_test(value.test):
         return None
-    return value.test if _is_none(value.orelse) and not _is_none(value.body) else None
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    return value.test if is_none(value.orelse) and not is_none(value.body) else None
 
 
 def _is_of_one(test: ast.expr) -> bool:

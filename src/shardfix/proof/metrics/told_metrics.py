@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardfix.analysis.code.module import Module
+from shardfix.analysis.code.names import is_none
 
 _MADE_BY = frozenset({"evaluate.load", "evaluate.combine", "datasets.load_metric"})
 TELLS = frozenset({"add_batch", "add"})
@@ -19,14 +20,10 @@ def told_metrics(module: Module, loop: ast.AST) -> list[str]:
         receiver = n.func.value
         made = list(module.bindings.reaching(receiver)) if isinstance(receiver, (ast.Name, ast.Attribute)) else []
         # None before the condition under which it is made: where it is told of rows, it is there
-        values = [d.value for d in made if d.kind == "assign" and d.index is None and not _is_none(d.value)]
+        values = [d.value for d in made if d.kind == "assign" and d.index is None and not is_none(d.value)]
         if values and all(isinstance(v, ast.Call) and module.callee(v) & _MADE_BY for v in values):
             found[ast.unparse(receiver)] = None
     return list(found)
-
-
-def _is_none(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
 
 
 __all__ = ["TELLS", "told_metrics"]
